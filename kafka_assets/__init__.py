@@ -1,0 +1,59 @@
+"""The words that an author of pipelines imports, and nothing else.
+
+Importing this starts no JVM and touches no network.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafka_assets.declarations import (
+    Expectation,
+    Table,
+    Topic,
+    expect,
+    expect_all,
+    expect_all_or_drop,
+    expect_all_or_fail,
+    expect_or_drop,
+    expect_or_fail,
+    kafka_topic,
+    materialized_view,
+    streaming_table,
+    windowed_table,
+)
+from kafka_assets.options import JsonOptions
+from kafka_assets.settings import Settings
+
+if TYPE_CHECKING:
+    from kafka_assets.orchestration.build import build_defs
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Expectation",
+    "JsonOptions",
+    "Settings",
+    "Table",
+    "Topic",
+    "build_defs",
+    "expect",
+    "expect_all",
+    "expect_all_or_drop",
+    "expect_all_or_fail",
+    "expect_or_drop",
+    "expect_or_fail",
+    "kafka_topic",
+    "materialized_view",
+    "streaming_table",
+    "windowed_table",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Dagster takes a second to import; an author's unit test does not need it.
+    if name == "build_defs":
+        from kafka_assets.orchestration.build import build_defs
+
+        return build_defs
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,145 @@
+"""Schema files: find them, load them, fingerprint them.
+
+A schema file holds the payload's Spark schema, as Spark's own JSON (`.json`, what
+`StructType.json()` writes) or as DDL (`.ddl` or `.sql`, such as `id BIGINT NOT NULL, name STRING`).
+Loading needs no Spark session. How bytes become columns is `decoding`'s.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import sqlglot
+from pyspark.sql import types as T
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+_SIMPLE: dict[str, T.DataType] = {
+    "BOOLEAN": T.BooleanType(),
+    "TINYINT": T.ByteType(),
+    "SMALLINT": T.ShortType(),
+    "INT": T.IntegerType(),
+    "BIGINT": T.LongType(),
+    "FLOAT": T.FloatType(),
+    "DOUBLE": T.DoubleType(),
+    "TEXT": T.StringType(),
+    "BINARY": T.BinaryType(),
+    "VARBINARY": T.BinaryType(),
+    "DATE": T.DateType(),
+    "TIMESTAMP": T.TimestampType(),
+    "TIMESTAMPTZ": T.TimestampType(),
+    "TIMESTAMPLTZ": T.TimestampType(),
+    "TIMESTAMPNTZ": T.TimestampNTZType(),
+}
+
+
+def find_schema(name: str, folders: Iterable[Path]) -> Path:
+    """Find a schema file by its name.
+
+    Args:
+        name: The file's name, as given in `schema=`.
+        folders: Where to look, in order.
+
+    Raises:
+        ValueError: The name leads out of the folders, or no folder has the file.
+    """
+    searched = tuple(dict.fromkeys(folders))
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise ValueError("a schema file is named relative to the schemas folder")
+    for folder in searched:
+        if (folder / name).is_file():
+            return folder / name
+    raise ValueError(f"there is no such file in {', '.join(str(f) for f in searched)}")
+
+
+def load_schema(path: Path) -> T.StructType:
+    """Load a schema file.
+
+    Args:
+        path: A `.json`, `.ddl` or `.sql` file.
+
+    Returns:
+        The payload's schema. A field that is not nullable is required.
+
+    Raises:
+        ValueError: The file cannot be read as a schema, has no fields, or has a field whose name
+            begins with an underscore (these are the product's) or stands there twice.
+    """
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".json":
+        schema = _from_json(path, text)
+    elif path.suffix in (".ddl", ".sql"):
+        schema = _from_ddl(path, text)
+    else:
+        raise ValueError(f"{path}: a schema file ends in .json, .ddl or .sql")
+    _check(path, schema)
+    return schema
+
+
+def fingerprint(schema: T.StructType) -> str:
+    """A short stable name of a schema's content: the first 12 hex digits of a SHA-256."""
+    return hashlib.sha256(schema.json().encode()).hexdigest()[:12]
+
+
+def _from_json(path: Path, text: str) -> T.StructType:
+    try:
+        return T.StructType.fromJson(json.loads(text))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
+    except Exception as error:
+        raise ValueError(f"{path}: not a Spark schema: {type(error).__name__} {error}") from None
+
+
+def _from_ddl(path: Path, text: str) -> T.StructType:
+    try:
+        table = sqlglot.parse_one(f"CREATE TABLE t (\n{text}\n)", dialect="spark")
+    except SqlglotError as error:
+        details = getattr(error, "errors", None) or [{}]
+        line = int(details[0].get("line") or 2) - 1
+        raise ValueError(
+            f"{path}:{line}: not DDL: {details[0].get('description', error)}"
+        ) from None
+    columns = table.this.expressions if isinstance(table.this, exp.Schema) else []
+    return T.StructType([_field(path, column) for column in columns])
+
+
+def _field(path: Path, column: exp.Expression) -> T.StructField:
+    if not isinstance(column, exp.ColumnDef) or column.args.get("kind") is None:
+        raise ValueError(f"{path}: {column.sql(dialect='spark')!r} is no column with a type")
+    constraints = [c.args.get("kind") for c in column.args.get("constraints") or []]
+    required = any(isinstance(c, exp.NotNullColumnConstraint) for c in constraints)
+    comments = [c.this.this for c in constraints if isinstance(c, exp.CommentColumnConstraint)]
+    metadata = {"comment": comments[0]} if comments else {}
+    return T.StructField(column.name, _type(path, column.args["kind"]), not required, metadata)
+
+
+def _type(path: Path, kind: exp.Expression) -> T.DataType:
+    name = kind.this.name if isinstance(kind, exp.DataType) else str(kind)
+    arguments = kind.expressions
+    if name in ("DECIMAL",):
+        sizes = [int(size.name) for size in arguments] or [10, 0]
+        return T.DecimalType(sizes[0], sizes[1] if len(sizes) > 1 else 0)
+    if name in ("ARRAY", "LIST"):
+        return T.ArrayType(_type(path, arguments[0]))
+    if name == "MAP":
+        return T.MapType(_type(path, arguments[0]), _type(path, arguments[1]))
+    if name == "STRUCT":
+        return T.StructType([_field(path, field) for field in arguments])
+    if name in _SIMPLE:
+        return _SIMPLE[name]
+    raise ValueError(f"{path}: type {kind.sql(dialect='spark')!r} is not supported")
+
+
+def _check(path: Path, schema: T.StructType) -> None:
+    if not schema.fields:
+        raise ValueError(f"{path}: has no fields")
+    seen: set[str] = set()
+    for name in schema.fieldNames():
+        if name.startswith("_"):
+            raise ValueError(f"{path}: field {name!r}: names that begin with _ are reserved")
+        if name.lower() in seen:
+            raise ValueError(f"{path}: field {name!r} stands there twice (case does not count)")
+        seen.add(name.lower())

@@ -1,0 +1,251 @@
+"""The report of a run, read from the commits that it left.
+
+Both sides of each conservation equality come from different places: what was read and returned from
+the counts that the batch made, or from the upstream's own commits; what was kept and died from the
+rows that the table's and the dead letters' commits say they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from kafka_assets.declarations import Topic
+from kafka_assets.errors import SourceError
+from kafka_assets.graph import Node
+from kafka_assets.streaming.checkpoint import Checkpoint
+from kafka_assets.streaming.plan import Planned
+from kafka_assets.streaming.report import Conservation, RuleResult, RunReport
+from kafka_assets.streaming.tables import Commit, LakeTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SAMPLE = 5
+"""Dead letters shown with a report."""
+
+Offsets = Mapping[tuple[str, int], int]
+
+
+def report(
+    node: Node,
+    session: SparkSession,
+    *,
+    planned: Planned,
+    run_id: str,
+    since: int,
+    started: datetime,
+    seconds: float,
+    checkpoint: str | None,
+    ends: Callable[[Offsets], Offsets],
+) -> RunReport:
+    """Read what the commits after `since` did.
+
+    Args:
+        node: The table.
+        session: For the sample of dead letters.
+        planned: The table's columns.
+        run_id: Id of the run.
+        since: Version of the table that the last report ended at.
+        started: When the run began.
+        seconds: How long it took.
+        checkpoint: The stream's checkpoint; None for a materialized view.
+        ends: Takes the offsets that the table has come to, publishes them, and gives the topics'
+            end offsets.
+    """
+    table = _open(node.path)
+    ours = [c for c in table.commits(after=since) if c.batch_id is not None and c.query_id]
+    counts = [c.info["counts"] for c in ours if "counts" in c.info]
+    letters = _letters(node, ours)
+    kept = sum(c.rows for c in ours)
+    dead = sum(c.rows for c in letters)
+    undecodable = _sum(counts, "undecodable") if node.payload is not None else None
+    decoded = _sum(counts, "decoded") if node.payload is not None else None
+    returned = _sum(counts, "returned") if node.table.expectations or counts else kept
+    offsets, at = _offsets(node, checkpoint, ours)
+    lag = _lag(node, at, ends)
+    rows_read = _sum(counts, "read") if node.payload is not None else None
+    conservation = []
+    if rows_read is not None and decoded is not None and undecodable is not None:
+        source = _rows_of_upstream(node, checkpoint, ours)
+        conservation.append(
+            Conservation(
+                "rows_read",
+                rows_read if source is None else source,
+                decoded + undecodable,
+                {"decoded": decoded, "undecodable": undecodable},
+            )
+        )
+    if counts or node.table.expectations or node.payload is not None:
+        died = dead - (undecodable or 0)
+        conservation.append(
+            Conservation("rows_returned", returned, kept + died, {"kept": kept, "dead": died})
+        )
+    letters_table = LakeTable.open(node.dead_letters_path) if dead or letters else None
+    return RunReport(
+        table=node.name,
+        run_id=run_id,
+        started=started,
+        seconds=seconds,
+        batches=len(ours),
+        rows_read=rows_read if rows_read is not None else kept if offsets else None,
+        decoded=decoded,
+        undecodable=undecodable,
+        returned=returned,
+        kept=kept,
+        dead=dead,
+        rules=_rules(node, counts),
+        conservation=tuple(conservation),
+        offsets=offsets,
+        lag=lag,
+        version_from=since if since > 0 else None,
+        version_to=table.version,
+        data_version=table.data_version,
+        rows_total=table.rows,
+        bytes_written=sum(c.bytes for c in ours),
+        schema={f.name: f.dataType.simpleString() for f in planned.schema.fields},
+        dead_letters_version=letters_table.data_version if letters_table is not None else None,
+        dead_letters_sample=_sample(node, session, letters),
+        extra={"windows": sum(int(c.info.get("windows", 0)) for c in ours)}
+        if node.table.kind == "windowed_table"
+        else {},
+    )
+
+
+def _open(path: str) -> LakeTable:
+    table = LakeTable.open(path)
+    assert table is not None, f"{path} was just written"
+    return table
+
+
+def _sum(counts: list[Any], figure: str) -> int:
+    return sum(int(c.get(figure, 0)) for c in counts)
+
+
+def _rules(node: Node, counts: list[Any]) -> tuple[RuleResult, ...]:
+    results = []
+    for expectation in node.table.expectations:
+        found = [c["rules"][expectation.name] for c in counts if expectation.name in c["rules"]]
+        first = [f["first"] for f in found if f["first"]]
+        results.append(
+            RuleResult(
+                name=expectation.name,
+                action=expectation.action,
+                rule=expectation.text,
+                broken=sum(int(f["broken"]) for f in found),
+                # Commits come newest first.
+                first=first[-1] if first else None,
+            )
+        )
+    return tuple(results)
+
+
+def _letters(node: Node, ours: list[Commit]) -> list[Commit]:
+    """The newest commit of dead letters for each reported batch that has any."""
+    if not node.table.may_have_dead_letters or not ours:
+        return []
+    table = LakeTable.open(node.dead_letters_path)
+    if table is None:
+        return []
+    # A commit of letters holds the same counts as its batch's commit in the table.
+    wanted = {(c.query_id, c.batch_id) for c in ours if _had_letters(c)}
+    found: dict[tuple[str | None, int | None], Commit] = {}
+    for limit in (len(wanted) * 2 + 5, None):
+        for commit in table.commits(limit=limit):
+            if (commit.query_id, commit.batch_id) in wanted and commit.operation == "WRITE":
+                found.setdefault((commit.query_id, commit.batch_id), commit)
+        if len(found) == len(wanted):
+            break
+    return list(found.values())
+
+
+def _had_letters(commit: Commit) -> bool:
+    counts = commit.info.get("counts", {})
+    return bool(counts.get("dead") or counts.get("undecodable"))
+
+
+def _offsets(
+    node: Node, checkpoint: str | None, ours: list[Commit]
+) -> tuple[dict[str, tuple[int, int]], dict[tuple[str, int], int]]:
+    """Offsets read by the reported batches, and where the table has come to."""
+    upstream = node.only_upstream if len(node.upstreams) == 1 else None
+    if checkpoint is None or not isinstance(upstream, Topic):
+        return {}, {}
+    now = Checkpoint.read(checkpoint)
+    ends = now.end_offsets(now.last_commit)
+    at = {(upstream.topic, int(p)): int(o) for p, o in _of(ends, upstream).items()}
+    if not ours:
+        return {}, at
+    first = min(c.batch_id for c in ours if c.batch_id is not None)
+    last = max(c.batch_id for c in ours if c.batch_id is not None)
+    begin = _of(now.end_offsets(first - 1), upstream) if first > 0 else {}
+    if not begin:
+        begin = (now.first_offsets() or {}).get(upstream.topic, {})
+    end = _of(now.end_offsets(last), upstream)
+    ranges = {f"{upstream.topic}/{p}": (int(begin.get(p, 0)), int(o)) for p, o in end.items()}
+    return ranges, at
+
+
+def _of(offsets: list[Any], topic: Topic) -> dict[str, int]:
+    return dict(offsets[0].get(topic.topic, {})) if offsets else {}
+
+
+def _lag(node: Node, at: Offsets, ends: Callable[[Offsets], Offsets]) -> int | None:
+    if not any(isinstance(u, Topic) for u in node.upstreams.values()):
+        return None
+    try:
+        now = ends(at)
+    except SourceError:
+        # The rows are committed; that the broker went away since must not fail the run.
+        return None
+    return sum(max(end - at.get(where, 0), 0) for where, end in now.items())
+
+
+def _rows_of_upstream(node: Node, checkpoint: str | None, ours: list[Commit]) -> int | None:
+    """Rows that the upstream table's own commits say it got between two positions of the stream.
+
+    None where that cannot be known: for a topic, for a first read of a table that was there
+    before, and for batches that ended in the middle of a commit.
+    """
+    upstream = node.only_upstream
+    if checkpoint is None or isinstance(upstream, Topic):
+        return None
+    if not ours:
+        return 0
+    now = Checkpoint.read(checkpoint)
+    first = min(c.batch_id for c in ours if c.batch_id is not None)
+    last = max(c.batch_id for c in ours if c.batch_id is not None)
+    start = _position(now.end_offsets(first - 1)) if first > 0 else 0
+    end = _position(now.end_offsets(last))
+    if start is None or end is None:
+        return None
+    commits = _open(upstream.path).commits(after=max(start - 1, -1))
+    between = [c for c in commits if start <= c.version < end and c.changed_data]
+    if any(c.query_id is None for c in between):
+        return None
+    return sum(c.rows for c in between)
+
+
+def _position(offsets: list[Any]) -> int | None:
+    if not offsets or offsets[0].get("index") != -1 or offsets[0].get("isStartingVersion"):
+        return None
+    return int(offsets[0]["reservoirVersion"])
+
+
+def _sample(
+    node: Node, session: SparkSession, letters: list[Commit]
+) -> tuple[Mapping[str, Any], ...]:
+    from pyspark.sql import functions as F
+
+    if not letters:
+        return ()
+    newest = max(letters, key=lambda c: c.version)
+    frame = session.read.format("delta").load(node.dead_letters_path)
+    rows = (
+        frame.filter((F.col("query_id") == newest.query_id) & (F.col("batch_id") == newest.batch_id))
+        .select("topic", "partition", "offset", "failed_rules", "reason", "value", "row")
+        .limit(SAMPLE)
+        .collect()
+    )
+    return tuple(row.asDict(recursive=True) for row in rows)

@@ -1,0 +1,86 @@
+"""One writer for each table at a time.
+
+The lease is a courtesy that says early and clearly who else is writing; what keeps two writers from
+doubling rows is the transaction id of each batch's commit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from kafka_assets.errors import LakeError, LeaseHeld
+from kafka_assets.graph import Node
+from kafka_assets.settings import Settings
+
+
+@contextmanager
+def lease(node: Node, settings: Settings, run_id: str) -> Iterator[None]:
+    """Hold a table for one run.
+
+    On a local lake this is an operating-system lock, which the kernel releases when the process
+    ends, however it ends. On other lakes nothing is held.
+
+    Args:
+        node: The table.
+        settings: For the lake.
+        run_id: Written beside the lock, for the message to others.
+
+    Raises:
+        LeaseHeld: Another run holds the table; the message says which.
+        LakeError: The lock's folder cannot be written.
+    """
+    if settings.local_lake is None:
+        yield
+        return
+    folder = settings.local_lake / "_leases"
+    record = folder / f"{node.name}.json"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / f"{node.name}.lock")
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise LeaseHeld(
+            f"table {node.name!r} is being written by another run: {_holder(record)}; nothing was "
+            "done here",
+            fix="wait for that run to end, or end it",
+        ) from None
+    except OSError as error:
+        raise LakeError(
+            f"table {node.name!r}: {folder} cannot be written: {error.strerror or error}",
+            fix="make the lake writable and free some space; nothing was written",
+        ) from error
+    try:
+        record.write_text(
+            json.dumps(
+                {
+                    "run_id": run_id,
+                    "pid": os.getpid(),
+                    "host": socket.gethostname(),
+                    "engine": settings.spark.remote or settings.spark.master,
+                    "since": datetime.now(UTC).isoformat(timespec="seconds"),
+                }
+            ),
+            encoding="utf-8",
+        )
+        yield
+    finally:
+        lock.release()
+
+
+def _holder(record: Path) -> str:
+    try:
+        held = json.loads(record.read_text(encoding="utf-8"))
+    except (OSError, json.JSONDecodeError):
+        return "(no record of who)"
+    return (
+        f"run {held['run_id']}, pid {held['pid']} on {held['host']} ({held['engine']}), "
+        f"since {held['since']}"
+    )

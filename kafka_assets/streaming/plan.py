@@ -1,0 +1,254 @@
+"""What a table's function makes of its inputs, found on empty frames, without a broker.
+
+Finds what only Spark can know: an unknown column, a type error, a rule that is no condition, a
+`_source` that got lost. `kafka-assets plan` does it for all tables; every run does it for its own,
+before its first batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafka_assets.declarations import Expectation, Topic
+from kafka_assets.decoding.json import decode_json
+from kafka_assets.errors import PlanError
+from kafka_assets.graph import Graph, Node
+from kafka_assets.sources import kafka
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+OURS = ("_source", "_key", "_headers")
+"""Columns that begin with an underscore and that a table may have."""
+
+RAW = {"key", "value", "headers", "topic", "partition", "offset", "timestamp"}
+"""Columns that an upstream needs to be decoded."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A table's columns as its function returns them.
+
+    Attributes:
+        schema: The columns.
+        has_source: Each row says which Kafka record it came from.
+        window_column: Of a windowed table, the column that lies inside the window.
+    """
+
+    schema: StructType
+    has_source: bool
+    window_column: str | None = None
+
+
+def plan_graph(graph: Graph, session: SparkSession) -> dict[str, Planned | PlanError]:
+    """Plan every table; a table whose upstream cannot be planned is left out.
+
+    Args:
+        graph: The tables.
+        session: Any session; no data is read.
+
+    Returns:
+        Table name -> its plan, or what is wrong with it.
+    """
+    planned: dict[str, Planned | PlanError] = {}
+    for node in graph.tables.values():
+        before = [u.name for u in node.upstreams.values() if isinstance(u, Node)]
+        if not all(isinstance(planned.get(name), Planned) for name in before):
+            continue
+        try:
+            planned[node.name] = plan_table(node, session)
+        except PlanError as error:
+            planned[node.name] = error
+    return planned
+
+
+def plan_table(node: Node, session: SparkSession) -> Planned:
+    """Run a table's function, and its upstreams', on empty frames.
+
+    Args:
+        node: The table.
+        session: Any session; no data is read.
+
+    Returns:
+        The columns that the table will have.
+
+    Raises:
+        PlanError: The function does not fit its inputs; names the table, file, line and the fix.
+    """
+    inputs = {name: _input(node, name, session) for name in node.upstreams}
+    result = _call(node, inputs)
+    schema = result.schema
+    _refuse_names(node, schema)
+    sources = [name for name in schema.names if name == "_source"]
+    _refuse_lost_source(node, sources, inputs)
+    for expectation in node.table.expectations:
+        _refuse_rule(node, expectation, result)
+    return Planned(schema, bool(sources), _window_column(node, schema, inputs))
+
+
+def decoded_frame(raw: DataFrame, node: Node) -> DataFrame:
+    """Decode a raw frame for a table with `schema=`.
+
+    Returns:
+        The payload's fields, `_source`, `_key`, `_headers`, and for the batch `_raw` (the value
+        as it was) and `_undecodable`.
+    """
+    from pyspark.sql import functions as F
+
+    assert node.payload is not None
+    decoded = decode_json(raw, "value", node.payload, node.table.json)
+    return decoded.select(
+        "_decoded.*",
+        F.struct("topic", "partition", "offset", "timestamp").alias("_source"),
+        F.col("key").alias("_key"),
+        F.col("headers").alias("_headers"),
+        F.col("value").alias("_raw"),
+        "_undecodable",
+    )
+
+
+def _input(node: Node, name: str, session: SparkSession) -> DataFrame:
+    upstream = node.upstreams[name]
+    if isinstance(upstream, Topic):
+        frame = kafka.empty_frame(session)
+    else:
+        frame = session.createDataFrame([], plan_table(upstream, session).schema)
+    if node.payload is None:
+        return frame
+    missing = sorted(RAW - set(frame.columns))
+    if missing:
+        raise _error(
+            node,
+            f"schema={node.table.schema!r} decodes its upstream {name!r}, which has no column "
+            f"{', '.join(missing)}",
+            f"let {name!r} keep the topic's columns, or remove schema=",
+        )
+    return decoded_frame(frame, node).drop("_raw", "_undecodable")
+
+
+def _call(node: Node, inputs: Mapping[str, DataFrame]) -> DataFrame:
+    from pyspark.errors import PySparkException
+
+    try:
+        result: Any = node.table(*inputs.values())
+        schema = getattr(result, "schema", None)
+    except PySparkException as error:
+        known = {name: ", ".join(frame.columns) for name, frame in inputs.items()}
+        has = "; ".join(f"{name} has {columns}" for name, columns in known.items())
+        raise _error(node, _reason(error), f"correct the function; {has}") from None
+    except Exception as error:
+        raise _error(
+            node, f"its function raised {type(error).__name__}: {error}", "correct the function"
+        ) from error
+    if schema is None:
+        raise _error(
+            node,
+            f"its function returned {type(result).__name__}, not a DataFrame",
+            "return a DataFrame",
+        )
+    frame: DataFrame = result
+    return frame
+
+
+def _reason(error: Any) -> str:
+    text = str(error.getMessage() if hasattr(error, "getMessage") else error)
+    return text.split(";\n")[0].split("\n\nJVM stacktrace")[0].splitlines()[0]
+
+
+def _refuse_names(node: Node, schema: StructType) -> None:
+    seen: set[str] = set()
+    for name in schema.names:
+        if name.lower() in seen:
+            raise _error(
+                node, f"its function returns two columns {name!r}", "rename or drop one of them"
+            )
+        if name.startswith("_") and name not in OURS:
+            raise _error(
+                node,
+                f"its function returns the column {name!r}: names that begin with _ are reserved",
+                "give it another name",
+            )
+        seen.add(name.lower())
+
+
+def _refuse_lost_source(
+    node: Node, sources: list[str], inputs: Mapping[str, DataFrame]
+) -> None:
+    table = node.table
+    if sources or not table.may_have_dead_letters or table.kind != "streaming_table":
+        return
+    had = any("_source" in frame.columns for frame in inputs.values())
+    if had or node.payload is not None:
+        raise _error(
+            node,
+            "its rows can become dead letters, but its function loses _source, which says where a "
+            "row came from",
+            'keep it: .select("_source", ...); or aggregate in a windowed_table or a '
+            "materialized_view",
+        )
+
+
+def _refuse_rule(node: Node, expectation: Expectation, result: DataFrame) -> None:
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as F
+
+    rule = expectation.rule
+    try:
+        column = F.expr(rule) if isinstance(rule, str) else rule()
+        kind = result.select(column.alias("rule")).schema["rule"].dataType.simpleString()
+    except PySparkException as error:
+        raise _error(
+            node,
+            f"expectation {expectation.name!r} ({expectation.place}): {expectation.text!r}: "
+            f"{_reason(error)}",
+            f"use columns that the function returns: {', '.join(result.columns)}",
+        ) from None
+    if kind != "boolean":
+        raise _error(
+            node,
+            f"expectation {expectation.name!r} ({expectation.place}): {expectation.text!r} is of "
+            f"type {kind}, not a condition",
+            "compare it with something",
+        )
+
+
+def _window_column(
+    node: Node, schema: StructType, inputs: Mapping[str, DataFrame]
+) -> str | None:
+    table = node.table
+    if table.kind != "windowed_table":
+        return None
+    (frame,) = inputs.values()
+    if table.event_time not in frame.columns:
+        raise _error(
+            node,
+            f"event_time={table.event_time!r} is no column of {node.only_upstream.name!r}",
+            f"use one of {', '.join(frame.columns)}",
+        )
+    kinds = {f.name: f.dataType.simpleString() for f in schema.fields}
+    if frame.schema[str(table.event_time)].dataType.simpleString() != "timestamp":
+        raise _error(node, f"event_time={table.event_time!r} is no timestamp", "cast it upstream")
+    times = [name for name, kind in kinds.items() if kind == "timestamp"]
+    if table.window_column is not None:
+        if table.window_column not in times:
+            raise _error(
+                node,
+                f"window_column={table.window_column!r} is no timestamp column of its result",
+                f"use one of {', '.join(times) or '(it has none)'}",
+            )
+        return table.window_column
+    if len(times) != 1:
+        raise _error(
+            node,
+            f"its result has {len(times)} timestamp columns ({', '.join(times) or 'none'}), so it "
+            "is not clear which one says the window",
+            "name it with window_column=, and let the function return it",
+        )
+    return times[0]
+
+
+def _error(node: Node, what: str, fix: str) -> PlanError:
+    return PlanError(f"table {node.name!r} ({node.table.place}): {what}", fix=fix)

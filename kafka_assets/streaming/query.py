@@ -1,0 +1,174 @@
+"""Waiting for a streaming query, and saying in the product's words why it stopped.
+
+Spark's errors arrive as long texts with stack traces; here each known one becomes an error that
+names the table and what to do.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from kafka_assets.errors import (
+    ExpectationFailed,
+    FenceRefused,
+    KafkaAssetsError,
+    LakeError,
+    RunFailed,
+    SourceError,
+)
+from kafka_assets.graph import Node
+from kafka_assets.streaming.batch import MARK
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+POLL_SECONDS = 1
+
+
+def await_query(query: StreamingQuery, node: Node) -> None:
+    """Wait until a query has drained its source.
+
+    Args:
+        query: A started `availableNow` query.
+        node: Its table, for messages.
+
+    Raises:
+        KafkaAssetsError: The query stopped with an error; see `run.run_table`.
+        KeyboardInterrupt: The query was stopped first.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        while not query.awaitTermination(POLL_SECONDS):
+            pass
+    except KeyboardInterrupt:
+        query.stop()
+        raise
+    except PySparkException as error:
+        raise translated(str(error), node) from error
+
+
+def translated(text: str, node: Node) -> KafkaAssetsError:
+    """The product's error for the text of a Spark exception."""
+    refused = re.search(f"{MARK}({{.*?}}){MARK}", text, re.DOTALL)
+    if refused is not None:
+        return _refused(json.loads(_unescaped(refused.group(1))), node)
+    for pattern, make in _KNOWN:
+        found = re.search(pattern, text)
+        if found is not None:
+            return make(node, found.group(0), text)
+    return RunFailed(
+        f"table {node.name!r}: Spark stopped the run: {_gist(text)}; batches committed before it "
+        "are kept",
+        fix="correct the cause and run again: the run continues where it stopped",
+    )
+
+
+def _unescaped(text: str) -> str:
+    try:
+        json.loads(text)
+    except json.JSONDecodeError:
+        return text.encode().decode("unicode_escape")
+    return text
+
+
+def _refused(details: dict[str, Any], node: Node) -> KafkaAssetsError:
+    if details["reason"] == "outside_window":
+        return RunFailed(
+            f"table {node.name!r} ({node.table.place}): {details['rows']} rows that its function "
+            "returned lie outside the windows that were recomputed; nothing of the batch was "
+            "committed",
+            fix="let the window column lie inside the window of the rows that it is made from",
+        )
+    rules = details["rules"]
+    broken = "; ".join(
+        f"{name}: {found['broken']} of {details['rows']} rows, the first at {_at(found['first'])}"
+        for name, found in rules.items()
+    )
+    return ExpectationFailed(
+        f"table {node.name!r}: batch {details['batch_id']} breaks {broken}. Nothing of this batch "
+        "was committed; earlier batches are kept",
+        rules=rules,
+        fix="correct the rule or the function, or make the rule expect_or_drop; then run again",
+    )
+
+
+def _at(first: Any) -> str:
+    if not first:
+        return "(rows have no _source)"
+    return f"{first['topic']}/{first['partition']} offset {first['offset']}"
+
+
+def _gist(text: str) -> str:
+    """The innermost cause: Java's last `Caused by`, else Python's last raised error."""
+    java = re.findall(r"Caused by: ([^\n]+)", text)
+    python = re.findall(r"^([A-Za-z_][\w.]*(?:Error|Exception): [^\n]+)", text, re.MULTILINE)
+    causes = python or java
+    head = next((line for line in text.splitlines() if line.strip()), "no message")
+    return causes[-1][:500] if causes else head[:500]
+
+
+def _full_disk(node: Node, found: str, text: str) -> KafkaAssetsError:
+    return LakeError(
+        f"table {node.name!r}: no space left on the disk of {node.path}; the batch that did not fit "
+        "was not committed",
+        fix="free some space and run again",
+    )
+
+
+def _no_permission(node: Node, found: str, text: str) -> KafkaAssetsError:
+    return LakeError(
+        f"table {node.name!r}: {node.path} or {node.checkpoint} cannot be written: {_gist(text)}",
+        fix="make the lake writable and run again",
+    )
+
+
+def _broker_gone(node: Node, found: str, text: str) -> KafkaAssetsError:
+    return SourceError(
+        f"table {node.name!r}: the broker stopped answering ({found}); batches committed before are "
+        "kept",
+        fix="start the broker and run again",
+        transient=True,
+    )
+
+
+def _topic_changed(node: Node, found: str, text: str) -> KafkaAssetsError:
+    return SourceError(
+        f"table {node.name!r}: the topic changed while it was read ({found}); batches committed "
+        "before are kept",
+        fix="run again; if it stays, the topic has lost partitions or records",
+        transient=True,
+    )
+
+
+def _data_loss(node: Node, found: str, text: str) -> KafkaAssetsError:
+    return FenceRefused(
+        "offsets_lost",
+        f"table {node.name!r}: records that were not read yet are gone from the topic: "
+        f"{_gist(text)}; batches committed before are kept",
+        fix="lengthen the topic's retention; see the message for the offsets",
+    )
+
+
+def _other_upstream(node: Node, found: str, text: str) -> KafkaAssetsError:
+    return FenceRefused(
+        "source_recreated",
+        f"table {node.name!r}: its upstream table is another one than before: {_gist(text)}",
+        fix=f"move {node.path} and {node.checkpoint} away together to build it anew",
+    )
+
+
+_KNOWN = (
+    (r"No space left on device", _full_disk),
+    (r"AccessDeniedException|Permission denied|Read-only file system", _no_permission),
+    (r"KAFKA_DATA_LOSS\.\w+", _data_loss),
+    (r"(MISMATCHED_TOPIC|END_OFFSET_HAS|LOST_TOPIC)\w*", _topic_changed),
+    (r"DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE", _other_upstream),
+    (
+        r"Timed out waiting for a node assignment|TimeoutException: [^\n]*|"
+        r"Failed to construct kafka\w*|could not be established[^\n]*",
+        _broker_gone,
+    ),
+)

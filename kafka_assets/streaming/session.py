@@ -1,0 +1,104 @@
+"""The Spark session of a process: made once, shared by all tables, never stopped.
+
+Settings of the engine that hold for every table are here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafka_assets.errors import RunFailed
+from kafka_assets.jars import java_command, spark_jars
+from kafka_assets.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONF = {
+    "spark.app.name": "kafka_assets",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
+    "spark.sql.streaming.numRecentProgressUpdates": "1000",
+    "spark.sql.streaming.stopTimeout": "60000",
+    "spark.sql.streaming.stopActiveRunOnRestart": "false",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    # Options named here are not shown in plans and logs; they can hold a broker's password.
+    "spark.redaction.regex": "(?i)secret|password|passphrase|token|jaas|access[.]?key|credential",
+    "spark.sql.redaction.options.regex": "(?i)url|secret|password|token|jaas|access[.]?key",
+}
+"""What the product sets on every session; `settings.spark.conf` wins over it."""
+
+LOGGING = Path(__file__).with_name("log4j2.properties")
+
+_lock = threading.Lock()
+
+
+def session_conf(settings: Settings) -> dict[str, str]:
+    """All Spark settings of a session, as a Connect server needs them too."""
+    jars = ",".join(str(jar) for jar in spark_jars())
+    level = "warn" if settings.debug else "off"
+    return {
+        **CONF,
+        "spark.jars": jars,
+        "spark.driver.memory": settings.spark.driver_memory,
+        "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Dkafka_assets.log={level} "
+        f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
+        **settings.spark.conf,
+    }
+
+
+def spark_session(settings: Settings) -> SparkSession:
+    """The session of this process; started on the first call, found again on later ones.
+
+    Args:
+        settings: Which Spark to use.
+
+    Returns:
+        A classic session, or a Spark Connect session when `settings.spark.remote` is given.
+
+    Raises:
+        JarsMissing: The connectors' jars are not on this machine.
+        RunFailed: Java is missing, or the Connect server does not answer.
+    """
+    from pyspark.sql import SparkSession
+
+    with _lock:
+        if settings.spark.remote is not None:
+            return _connect(SparkSession, settings)
+        os.environ.setdefault("JAVA_HOME", _java_home())
+        # Workers must be this Python: another one on the PATH may lack what a function needs.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        builder = SparkSession.builder.master(settings.spark.master)
+        return builder.config(map=session_conf(settings)).getOrCreate()
+
+
+def _connect(session_type: type[SparkSession], settings: Settings) -> SparkSession:
+    remote = str(settings.spark.remote)
+    try:
+        session: SparkSession = session_type.builder.remote(remote).getOrCreate()
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+    except Exception as error:
+        raise RunFailed(
+            f"the Spark Connect server at {remote} does not answer: {error}",
+            fix="start it, or correct KAFKA_ASSETS_SPARK__REMOTE",
+        ) from error
+    return session
+
+
+def _java_home() -> str:
+    command = os.path.realpath(java_command())
+    return os.path.dirname(os.path.dirname(command))

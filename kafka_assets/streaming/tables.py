@@ -1,0 +1,298 @@
+"""Delta tables as they lie in the lake: their state and commits, creating and widening them.
+
+Logs are read with deltalake, which needs no Spark; everything that changes a table goes through
+SQL, which classic sessions and Spark Connect share.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from kafka_assets.errors import LakeError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+PROPERTIES = {
+    # Other readers (deltalake, DuckDB, pandas) know neither of these features.
+    "delta.enableDeletionVectors": "false",
+    "delta.checkpointPolicy": "classic",
+}
+
+LETTERS_DDL = (
+    "key BINARY COMMENT 'Key of the Kafka record, as it was.', "
+    "value BINARY COMMENT 'Value of the Kafka record, as it was.', "
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>> COMMENT 'Headers of the Kafka record.', "
+    "topic STRING COMMENT 'Where the record came from.', "
+    "partition INT COMMENT 'Where the record came from.', "
+    "offset BIGINT COMMENT 'Where the record came from.', "
+    "timestamp TIMESTAMP COMMENT 'Timestamp of the Kafka record.', "
+    "failed_rules ARRAY<STRING> COMMENT 'Expectations that the row broke; empty when it did not decode.', "
+    "reason STRING COMMENT 'Why the row is here.', "
+    "row STRING COMMENT 'The row as the table would have had it, as JSON; null when it did not decode.', "
+    "batch_offsets STRING COMMENT 'End offsets of the batch.', "
+    "query_id STRING COMMENT 'Checkpoint that the batch belongs to.', "
+    "batch_id BIGINT COMMENT 'The batch in that checkpoint.', "
+    "run_id STRING COMMENT 'Run that wrote the letter.', "
+    "schema_fingerprint STRING COMMENT 'Names the schema that the payload was decoded with.', "
+    "died_at TIMESTAMP COMMENT 'When the letter was written.'"
+)
+"""Columns of every dead-letter table."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit of a Delta table.
+
+    Attributes:
+        version: The Delta version that it made.
+        operation: Delta's name of what it did.
+        rows: Rows that it wrote, without those that it only copied from one file to another.
+        bytes: Bytes of the files that it added.
+        query_id: The query that wrote it; None for other writers.
+        batch_id: The query's batch.
+        info: What our own commits carry in `userMetadata`.
+        changed_data: False for compaction and for changes of properties only.
+    """
+
+    version: int
+    operation: str
+    rows: int
+    bytes: int
+    query_id: str | None
+    batch_id: int | None
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def changed_data(self) -> bool:
+        """True when rows were added, replaced or removed."""
+        return self.operation not in _NOT_DATA and (self.rows > 0 or self.operation in _REMOVES)
+
+
+_NOT_DATA = (
+    "OPTIMIZE",
+    "VACUUM START",
+    "VACUUM END",
+    "SET TBLPROPERTIES",
+    "UNSET TBLPROPERTIES",
+    "ADD COLUMNS",
+    "CHANGE COLUMN",
+    "CREATE TABLE",
+    "UPGRADE PROTOCOL",
+    "CLUSTER BY",
+)
+_REMOVES = ("DELETE", "TRUNCATE", "RESTORE", "MERGE", "UPDATE")
+
+
+class LakeTable:
+    """A Delta table that exists, as its log says. A snapshot: open it again to see newer commits.
+
+    Args:
+        path: Where the table lies.
+    """
+
+    def __init__(self, path: str, log: DeltaTable) -> None:
+        self.path = path
+        self._log = log
+        self.version = log.version()
+        metadata = log.metadata()
+        self.table_id = str(metadata.id)
+        self.properties: dict[str, str] = dict(metadata.configuration)
+
+    @classmethod
+    def open(cls, path: str) -> LakeTable | None:
+        """The table at a path, or None when there is none.
+
+        Raises:
+            LakeError: There is something that cannot be read as a Delta table.
+        """
+        try:
+            return cls(path, DeltaTable(path))
+        except TableNotFoundError:
+            return None
+        except Exception as error:
+            if "No such file or directory" in str(error) or "not found" in str(error).lower():
+                return None
+            raise LakeError(
+                f"{path} cannot be read as a Delta table: {error}",
+                fix="check the path and its permissions; nothing was changed",
+            ) from error
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Column name -> type, in Spark's words."""
+        from pyspark.sql.types import StructType
+
+        schema = StructType.fromJson(json.loads(self._log.schema().to_json()))
+        return {f.name: f.dataType.simpleString() for f in schema.fields}
+
+    @property
+    def rows(self) -> int:
+        """Rows of the table, from the statistics of its files."""
+        counts = self._log.get_add_actions(flatten=True).column("num_records").to_pylist()
+        return sum(count or 0 for count in counts)
+
+    @property
+    def data_version(self) -> str:
+        """Names the table's content: its id and the last version that changed data."""
+        for limit in (20, None):
+            for commit in self.commits(limit=limit):
+                if commit.changed_data:
+                    return f"{self.table_id}:{commit.version}"
+        return f"{self.table_id}:0"
+
+    def transaction(self, query_id: str) -> int:
+        """The last batch of a query that the table has, or -1."""
+        version = self._log.transaction_version(query_id)
+        return -1 if version is None else int(version)
+
+    def commits(self, *, after: int = -1, limit: int | None = None) -> list[Commit]:
+        """Commits beyond a version, newest first."""
+        if limit is None and after >= 0:
+            limit = self.version - after
+            if limit <= 0:
+                return []
+        found = (_commit(entry) for entry in self._log.history(limit))
+        return [commit for commit in found if commit.version > after]
+
+
+def _commit(entry: Mapping[str, Any]) -> Commit:
+    metrics = entry.get("operationMetrics") or {}
+    parameters = entry.get("operationParameters") or {}
+    info = _info(entry.get("userMetadata"))
+    batch = info.get("batch_id", parameters.get("epochId"))
+    return Commit(
+        version=int(entry["version"]),
+        operation=str(entry.get("operation", "")),
+        rows=int(metrics.get("numOutputRows", 0)) - int(metrics.get("numCopiedRows", 0)),
+        bytes=int(metrics.get("numOutputBytes", metrics.get("numAddedBytes", 0))),
+        query_id=info.get("query_id", parameters.get("queryId")),
+        batch_id=None if batch is None else int(batch),
+        info=info,
+    )
+
+
+def _info(text: str | None) -> dict[str, Any]:
+    try:
+        info = json.loads(text) if text else {}
+    except json.JSONDecodeError:
+        return {}
+    return info if isinstance(info, dict) else {}
+
+
+def ensure_table(
+    session: SparkSession,
+    path: str,
+    schema: StructType,
+    *,
+    name: str,
+    properties: Mapping[str, str],
+    comment: str | None,
+) -> LakeTable:
+    """Create a table with its schema, or widen it by new columns.
+
+    Args:
+        session: Where SQL runs.
+        path: Where the table lies.
+        schema: The columns that it must have.
+        name: The table's name, for messages and its properties.
+        properties: Recorded with the table.
+        comment: Description.
+
+    Returns:
+        The table.
+
+    Raises:
+        LakeError: A column has another type than before, or the path cannot be written.
+    """
+    existing = LakeTable.open(path)
+    if existing is None:
+        columns = ", ".join(_column(f) for f in schema.fields)
+        _create(session, path, columns, {**properties, **PROPERTIES}, comment, name)
+        existing = LakeTable.open(path)
+        if existing is None:
+            raise LakeError(f"table {name!r}: {path} was created and cannot be found")
+        return existing
+    return _widen(session, existing, schema, name)
+
+
+def ensure_letters(session: SparkSession, path: str, table: str) -> LakeTable:
+    """Create the dead-letter table of a table, or find it."""
+    existing = LakeTable.open(path)
+    if existing is not None:
+        return existing
+    properties = {"kafka_assets.table": table, "kafka_assets.layer": "dlq", **PROPERTIES}
+    comment = f"Rows that did not make it into {table}, with their raw bytes and the reason."
+    _create(session, path, LETTERS_DDL, properties, comment, f"dead letters of {table}")
+    found = LakeTable.open(path)
+    if found is None:
+        raise LakeError(f"dead letters of {table!r}: {path} was created and cannot be found")
+    return found
+
+
+def _create(
+    session: SparkSession,
+    path: str,
+    columns: str,
+    properties: Mapping[str, str],
+    comment: str | None,
+    name: str,
+) -> None:
+    pairs = ", ".join(f"{_text(k)} = {_text(v)}" for k, v in properties.items())
+    about = f"COMMENT {_text(comment)} " if comment else ""
+    try:
+        session.sql(
+            f"CREATE TABLE IF NOT EXISTS delta.`{_escaped(path)}` ({columns}) USING delta {about}"
+            f"TBLPROPERTIES ({pairs})"
+        )
+    except Exception as error:
+        raise LakeError(
+            f"table {name!r} cannot be created at {path}: {first_line(error)}",
+            fix="make the lake writable, or set KAFKA_ASSETS_LAKE to a place that is",
+        ) from error
+
+
+def _widen(session: SparkSession, table: LakeTable, schema: StructType, name: str) -> LakeTable:
+    has = {column.lower(): kind for column, kind in table.columns.items()}
+    new = [f for f in schema.fields if f.name.lower() not in has]
+    for f in schema.fields:
+        before = has.get(f.name.lower(), f.dataType.simpleString())
+        if before != f.dataType.simpleString():
+            raise LakeError(
+                f"table {name!r} at {table.path} has {f.name} {before}, its function now returns "
+                f"{f.name} {f.dataType.simpleString()}; nothing was changed",
+                fix="cast the column back, or give it another name",
+            )
+    if not new:
+        return table
+    columns = ", ".join(_column(f) for f in new)
+    session.sql(f"ALTER TABLE delta.`{_escaped(table.path)}` ADD COLUMNS ({columns})")
+    return LakeTable.open(table.path) or table
+
+
+def _column(field: Any) -> str:
+    comment = (field.metadata or {}).get("comment")
+    about = f" COMMENT {_text(comment)}" if comment else ""
+    return f"`{_escaped(field.name)}` {field.dataType.simpleString()}{about}"
+
+
+def _escaped(name: str) -> str:
+    return name.replace("`", "``")
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    return f"'{escaped}'"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an engine's message, which is long and holds a stack trace."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0][:500] if lines else type(error).__name__

@@ -1,0 +1,105 @@
+"""One micro-batch of a windowed table, where the engine runs it.
+
+Sent by value to Spark Connect servers, as `batch` is, and under the same rules. The stream brings
+only the starts of the windows that its new rows touch; their rows are read from the upstream table
+at one version, and their results replace what the table had for these windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from kafka_assets.streaming import batch
+
+MOST_RANGES = 64
+"""More separate ranges of windows than this are replaced as one range that covers them all."""
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """What a windowed table's batch needs beside the table's own `BatchSpec`.
+
+    Attributes:
+        table: How and where results are written.
+        upstream_path: The upstream Delta table.
+        event_time: Its timestamp column.
+        seconds: Length of a window.
+        column: The result's timestamp column that lies inside the window.
+        function: The author's function.
+    """
+
+    table: batch.BatchSpec
+    upstream_path: str
+    event_time: str
+    seconds: int
+    column: str
+    function: Callable[[DataFrame], DataFrame]
+
+
+def run_windows(spec: WindowSpec, starts: DataFrame, batch_id: int) -> None:
+    """Recompute and replace the windows of one batch.
+
+    Args:
+        spec: The table.
+        starts: One column `start`: the start of each new row's window, in seconds since 1970.
+        batch_id: Number of the batch in its checkpoint.
+
+    Raises:
+        batch.BatchRefused: A fail rule is broken, or a result lies outside the windows.
+    """
+    if batch_id <= spec.table.committed:
+        return
+    session = starts.sparkSession
+    who = batch.identity(session, spec.table.checkpoint, batch_id)
+    touched = [row.start for row in starts.distinct().collect() if row.start is not None]
+    ranges = _ranges(sorted(touched), spec.seconds)
+    version = _latest(session, spec.upstream_path)
+    upstream = (
+        session.read.format("delta").option("versionAsOf", version).load(spec.upstream_path)
+    )
+    rows = upstream.filter(_within(spec.event_time, ranges))
+    batch.write_batch(
+        spec.table,
+        batch.checked(spec.table, spec.function(rows)),
+        who,
+        replace=_within(spec.column, ranges),
+        extra={"windows": len(touched), "upstream_version": version},
+    )
+
+
+def _ranges(starts: list[int], seconds: int) -> list[tuple[int, int]]:
+    ranges: list[tuple[int, int]] = []
+    for start in starts:
+        if ranges and ranges[-1][1] == start:
+            ranges[-1] = (ranges[-1][0], start + seconds)
+        else:
+            ranges.append((start, start + seconds))
+    if len(ranges) > MOST_RANGES:
+        return [(ranges[0][0], ranges[-1][1])]
+    return ranges
+
+
+def _within(column: str, ranges: list[tuple[int, int]]) -> str:
+    return " OR ".join(
+        f"(`{column}` >= {_literal(start)} AND `{column}` < {_literal(end)})"
+        for start, end in ranges
+    ) or "false"
+
+
+def _literal(seconds: int) -> str:
+    return f"TIMESTAMP '{datetime.fromtimestamp(seconds, UTC).isoformat(sep=' ')}'"
+
+
+def _latest(session: SparkSession, path: str) -> int:
+    return int(session.sql(f"DESCRIBE HISTORY delta.`{path}` LIMIT 1").collect()[0].version)
+
+
+def window_start(event_time: str, seconds: int) -> Column:
+    """The start of a row's window, in seconds since 1970; windows are aligned to the epoch."""
+    second = F.unix_seconds(F.col(event_time))
+    return (second - F.pmod(second, F.lit(seconds))).alias("start")

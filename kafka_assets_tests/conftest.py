@@ -1,0 +1,61 @@
+"""What all tests share: one broker, one Spark session, and settings with a lake of their own.
+
+A test that uses the fixture `spark` or `broker` is marked so; the rest run without a JVM.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafka_assets.demo.broker import Broker
+from kafka_assets.settings import KafkaSettings, Settings, SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SLOW_FIXTURES = ("spark", "broker")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for fixture in SLOW_FIXTURES:
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(fixture)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A real Kafka broker, a process of its own, for all tests."""
+    with Broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def spark() -> SparkSession:
+    """The session of this process."""
+    from kafka_assets.streaming.session import spark_session
+
+    return spark_session(Settings(spark=SparkSettings(master="local[2]")))
+
+
+@pytest.fixture
+def topic_name() -> str:
+    """A topic name that no other test uses."""
+    return f"t-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def settings(tmp_path: Path, broker: Broker) -> Settings:
+    """Settings with a lake and schemas folder of this test's own, and the real broker."""
+    (tmp_path / "schemas").mkdir()
+    return Settings(
+        lake=str(tmp_path / "lake"),
+        schemas=tmp_path / "schemas",
+        kafka=KafkaSettings(bootstrap_servers=broker.bootstrap),
+        spark=SparkSettings(master="local[2]"),
+    )
