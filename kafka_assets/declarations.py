@@ -454,6 +454,10 @@ def _table(
         )
     _check_owners(subject, place, owners)
     upstreams = _parameters(function, subject, place)
+    expectations = pending_expectations(function)
+    if expectations:
+        # The table has them now; the function may be sent to where this package is not.
+        delattr(function, _PENDING)
     table = Table(
         name=name,
         function=function,
@@ -461,7 +465,7 @@ def _table(
         layer=layer,
         upstreams=upstreams,
         place=place,
-        expectations=pending_expectations(function),
+        expectations=expectations,
         json=json or JsonOptions(),
         comment=comment or inspect.getdoc(function),
         owners=tuple(owners),

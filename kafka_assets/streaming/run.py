@@ -266,7 +266,7 @@ def _for_each(
     run: Run, stream: DataFrame, body: Callable[[DataFrame, int], None]
 ) -> StreamingQuery:
     return (
-        stream.writeStream.foreachBatch(lambda frame, batch_id: body(frame, batch_id))
+        stream.writeStream.foreachBatch(body)
         .queryName(f"{run.node.name}-{run.run_id[:8]}")
         .option("checkpointLocation", run.node.checkpoint)
         .trigger(availableNow=True)
