@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import importlib
 import inspect
+import pkgutil
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from types import ModuleType
@@ -32,7 +34,7 @@ from kafka_assets.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-RESERVED = ("_checkpoints", "_leases", "dlq")
+RESERVED = ("_checkpoints", "_leases", "_broker", "dlq")
 """Folders of the lake that no table may lie in."""
 
 
@@ -120,11 +122,26 @@ def _source_of(rule: Rule | Author) -> str:
         return repr(rule.__code__.co_code)
 
 
-def build_graph(modules: Iterable[ModuleType], settings: Settings) -> Graph:
+def pipeline_modules(modules: ModuleType | Iterable[ModuleType]) -> list[ModuleType]:
+    """The modules given, and for a package all modules in it, imported, in a stable order."""
+    given = [modules] if isinstance(modules, ModuleType) else list(modules)
+    found = [module for one in given for module in (one, *_inside(one))]
+    return list(dict.fromkeys(found))
+
+
+def _inside(module: ModuleType) -> Iterator[ModuleType]:
+    path = getattr(module, "__path__", None)
+    if path is not None:
+        inside = pkgutil.walk_packages(path, f"{module.__name__}.")
+        for name in sorted(info.name for info in inside):
+            yield importlib.import_module(name)
+
+
+def build_graph(modules: ModuleType | Iterable[ModuleType], settings: Settings) -> Graph:
     """Collect the declarations of modules and check that they fit together.
 
     Args:
-        modules: Pipeline modules, imported.
+        modules: Pipeline modules; a package stands for all modules in it.
         settings: For the lake's root and the schemas folder.
 
     Returns:
@@ -135,7 +152,7 @@ def build_graph(modules: Iterable[ModuleType], settings: Settings) -> Graph:
             schema file, an expectation that belongs to no table, or an upstream that a table of
             this kind cannot read; names the declaration, its file and line, and the fix.
     """
-    topics, tables = _collect(modules)
+    topics, tables = _collect(pipeline_modules(modules))
     order = _order(topics, tables)
     nodes: dict[str, Node] = {}
     for name in order:

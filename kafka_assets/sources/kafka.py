@@ -141,8 +141,7 @@ class KafkaAdmin:
         return {
             topic
             for (topic, partition), saved in offsets.items()
-            if saved < end[topic, partition]
-            and not 0 <= first_young[topic, partition] <= saved
+            if saved < end[topic, partition] and not 0 <= first_young[topic, partition] <= saved
         }
 
     def publish_offsets(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:

@@ -243,7 +243,9 @@ def _sample(
     newest = max(letters, key=lambda c: c.version)
     frame = session.read.format("delta").load(node.dead_letters_path)
     rows = (
-        frame.filter((F.col("query_id") == newest.query_id) & (F.col("batch_id") == newest.batch_id))
+        frame.filter(
+            (F.col("query_id") == newest.query_id) & (F.col("batch_id") == newest.batch_id)
+        )
         .select("topic", "partition", "offset", "failed_rules", "reason", "value", "row")
         .limit(SAMPLE)
         .collect()

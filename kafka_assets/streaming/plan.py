@@ -92,6 +92,9 @@ def plan_table(node: Node, session: SparkSession) -> Planned:
 def decoded_frame(raw: DataFrame, node: Node) -> DataFrame:
     """Decode a raw frame for a table with `schema=`.
 
+    Raw bytes are the bulk of a row, so where a bronze table keeps them, only undecodable rows
+    carry theirs.
+
     Returns:
         The payload's fields, `_source`, `_key`, `_headers`, and for the batch `_raw` (the value
         as it was) and `_undecodable`.
@@ -99,13 +102,16 @@ def decoded_frame(raw: DataFrame, node: Node) -> DataFrame:
     from pyspark.sql import functions as F
 
     assert node.payload is not None
+    value = F.col("value")
+    from_topic = isinstance(node.only_upstream, Topic)
+    raw_bytes = value if from_topic else F.when(F.col("_undecodable"), value)
     decoded = decode_json(raw, "value", node.payload, node.table.json)
     return decoded.select(
         "_decoded.*",
         F.struct("topic", "partition", "offset", "timestamp").alias("_source"),
         F.col("key").alias("_key"),
         F.col("headers").alias("_headers"),
-        F.col("value").alias("_raw"),
+        raw_bytes.alias("_raw"),
         "_undecodable",
     )
 
@@ -174,9 +180,7 @@ def _refuse_names(node: Node, schema: StructType) -> None:
         seen.add(name.lower())
 
 
-def _refuse_lost_source(
-    node: Node, sources: list[str], inputs: Mapping[str, DataFrame]
-) -> None:
+def _refuse_lost_source(node: Node, sources: list[str], inputs: Mapping[str, DataFrame]) -> None:
     table = node.table
     if sources or not table.may_have_dead_letters or table.kind != "streaming_table":
         return
@@ -215,9 +219,7 @@ def _refuse_rule(node: Node, expectation: Expectation, result: DataFrame) -> Non
         )
 
 
-def _window_column(
-    node: Node, schema: StructType, inputs: Mapping[str, DataFrame]
-) -> str | None:
+def _window_column(node: Node, schema: StructType, inputs: Mapping[str, DataFrame]) -> str | None:
     table = node.table
     if table.kind != "windowed_table":
         return None

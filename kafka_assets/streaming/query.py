@@ -19,7 +19,7 @@ from kafka_assets.errors import (
     SourceError,
 )
 from kafka_assets.graph import Node
-from kafka_assets.streaming.batch import MARK
+from kafka_assets.streaming.spec import MARK
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery

@@ -23,11 +23,12 @@ from kafka_assets.schemas import fingerprint
 from kafka_assets.settings import Settings
 from kafka_assets.sources.kafka import KafkaAdmin, TopicState, read_stream
 from kafka_assets.streaming import by_value, collect, fence, views
-from kafka_assets.streaming.batch import BatchSpec, Rule, run_batch
+from kafka_assets.streaming.batch import run_batch
 from kafka_assets.streaming.lease import lease
 from kafka_assets.streaming.plan import Planned, decoded_frame, plan_table
 from kafka_assets.streaming.query import await_query
 from kafka_assets.streaming.report import RunReport
+from kafka_assets.streaming.spec import BatchSpec, Rule
 from kafka_assets.streaming.tables import LakeTable, ensure_letters, ensure_table
 from kafka_assets.streaming.windows import WindowSpec, run_windows, window_start
 
@@ -202,7 +203,9 @@ def _raw_path(node: Node) -> str | None:
     if len(node.upstreams) != 1 or isinstance(node.only_upstream, Topic):
         return None
     upstream = node.only_upstream
-    raw = upstream.payload is None and any(isinstance(u, Topic) for u in upstream.upstreams.values())
+    raw = upstream.payload is None and any(
+        isinstance(u, Topic) for u in upstream.upstreams.values()
+    )
     return upstream.path if raw else _raw_path(upstream)
 
 
@@ -302,5 +305,3 @@ def _publish(
         return {(t, p): end for t, state in now.items() for p, end in state.end.items()}
 
     return publish
-
-

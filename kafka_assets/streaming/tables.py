@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
@@ -59,7 +60,7 @@ class Commit:
         query_id: The query that wrote it; None for other writers.
         batch_id: The query's batch.
         info: What our own commits carry in `userMetadata`.
-        changed_data: False for compaction and for changes of properties only.
+        at: When it was made (UTC).
     """
 
     version: int
@@ -68,6 +69,7 @@ class Commit:
     bytes: int
     query_id: str | None
     batch_id: int | None
+    at: datetime
     info: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -142,11 +144,23 @@ class LakeTable:
     @property
     def data_version(self) -> str:
         """Names the table's content: its id and the last version that changed data."""
+        last = self.last_change
+        return f"{self.table_id}:{0 if last is None else last.version}"
+
+    @property
+    def last_change(self) -> Commit | None:
+        """The last commit that changed data."""
         for limit in (20, None):
             for commit in self.commits(limit=limit):
                 if commit.changed_data:
-                    return f"{self.table_id}:{commit.version}"
-        return f"{self.table_id}:0"
+                    return commit
+        return None
+
+    @property
+    def changed_at(self) -> datetime | None:
+        """When data last changed (UTC); None when it never did."""
+        last = self.last_change
+        return None if last is None else last.at
 
     def transaction(self, query_id: str) -> int:
         """The last batch of a query that the table has, or -1."""
@@ -175,6 +189,7 @@ def _commit(entry: Mapping[str, Any]) -> Commit:
         bytes=int(metrics.get("numOutputBytes", metrics.get("numAddedBytes", 0))),
         query_id=info.get("query_id", parameters.get("queryId")),
         batch_id=None if batch is None else int(batch),
+        at=datetime.fromtimestamp(int(entry.get("timestamp", 0)) / 1000, UTC),
         info=info,
     )
 

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 
 from kafka_assets.graph import Node
 from kafka_assets.streaming import batch
+from kafka_assets.streaming.expectations import checked
 from kafka_assets.streaming.query import translated
+from kafka_assets.streaming.spec import BatchSpec
 from kafka_assets.streaming.tables import LakeTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def run_view(node: Node, session: SparkSession, spec: batch.BatchSpec, table: LakeTable) -> None:
+def run_view(node: Node, session: SparkSession, spec: BatchSpec, table: LakeTable) -> None:
     """Compute a view anew when an upstream or its code changed; else do nothing.
 
     Args:
@@ -50,7 +52,7 @@ def run_view(node: Node, session: SparkSession, spec: batch.BatchSpec, table: La
         "offsets": [],
     }
     try:
-        rows = batch.checked(spec, node.table(*frames))
+        rows = checked(spec, node.table(*frames))
         batch.write_batch(spec, rows, who, replace="true", extra={"made_from": made_from})
     except batch.BatchRefused as error:
         raise translated(str(error), node) from None

@@ -15,6 +15,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kafka_assets.streaming import batch
+from kafka_assets.streaming.expectations import checked
+from kafka_assets.streaming.spec import BatchSpec
 
 MOST_RANGES = 64
 """More separate ranges of windows than this are replaced as one range that covers them all."""
@@ -33,7 +35,7 @@ class WindowSpec:
         function: The author's function.
     """
 
-    table: batch.BatchSpec
+    table: BatchSpec
     upstream_path: str
     event_time: str
     seconds: int
@@ -59,13 +61,11 @@ def run_windows(spec: WindowSpec, starts: DataFrame, batch_id: int) -> None:
     touched = [row.start for row in starts.distinct().collect() if row.start is not None]
     ranges = _ranges(sorted(touched), spec.seconds)
     version = _latest(session, spec.upstream_path)
-    upstream = (
-        session.read.format("delta").option("versionAsOf", version).load(spec.upstream_path)
-    )
+    upstream = session.read.format("delta").option("versionAsOf", version).load(spec.upstream_path)
     rows = upstream.filter(_within(spec.event_time, ranges))
     batch.write_batch(
         spec.table,
-        batch.checked(spec.table, spec.function(rows)),
+        checked(spec.table, spec.function(rows)),
         who,
         replace=_within(spec.column, ranges),
         extra={"windows": len(touched), "upstream_version": version},
@@ -85,10 +85,13 @@ def _ranges(starts: list[int], seconds: int) -> list[tuple[int, int]]:
 
 
 def _within(column: str, ranges: list[tuple[int, int]]) -> str:
-    return " OR ".join(
-        f"(`{column}` >= {_literal(start)} AND `{column}` < {_literal(end)})"
-        for start, end in ranges
-    ) or "false"
+    return (
+        " OR ".join(
+            f"(`{column}` >= {_literal(start)} AND `{column}` < {_literal(end)})"
+            for start, end in ranges
+        )
+        or "false"
+    )
 
 
 def _literal(seconds: int) -> str:

@@ -1,0 +1,46 @@
+# `make` alone lists the targets. Everything runs from .venv; nothing needs to be activated.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PY := .venv/bin/python
+
+# Tests that need no JVM, no broker and no browser.
+FAST := not spark and not broker and not dagster_dev and not browser and not verify
+
+.PHONY: help setup demo test check verify bench plan format clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## make .venv and fetch the jars (first time about a minute); PYTHON= names another Python
+	@PYTHON="$(PYTHON)" .ci/setup
+
+demo: setup ## broker, sample events, tables and the Dagster UI on this machine; ARGS="--..."
+	@.venv/bin/kafka-assets demo $(ARGS)
+
+test: setup ## every test except the long ones; ARGS="-k name"
+	@$(PY) -m pytest -m "not verify and not browser" $(ARGS)
+
+check: setup ## format, lint, types, import contracts, plan, tests without a JVM: under a minute
+	@$(PY) -m ruff format --check .
+	@$(PY) -m ruff check .
+	@$(PY) -m mypy
+	@.venv/bin/lint-imports
+	@.venv/bin/kafka-assets plan
+	@$(PY) -m pytest -q -m "$(FAST)" $(ARGS)
+
+verify: setup ## the long rest: reliability, conformance, browser; ARGS="-k name"
+	@$(PY) -m pytest -m "verify or browser" $(ARGS)
+
+bench: setup ## benchmarks; ONLY=name for one, JSON=file for the figures
+	@$(PY) -m kafka_assets_tests.benchmarks $(if $(ONLY),--only "$(ONLY)") $(if $(JSON),--json "$(JSON)")
+
+plan: setup ## run every table's function once on empty frames, without a broker
+	@.venv/bin/kafka-assets plan $(ARGS)
+
+format: setup ## format the code and repair what ruff can
+	@$(PY) -m ruff format .
+	@$(PY) -m ruff check --fix .
+
+clean: ## remove .venv and caches; tables, jars and pip's cache stay
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,211 @@
+"""JSON values -> typed columns, strictly: a row is kept exactly or is undecodable with a reason.
+
+Here belongs what a caller uses. The rules in plain words:
+
+- **A row** is one JSON object (RFC 8259) in UTF-8, with nothing but white space around it. Null,
+  empty, a byte order mark, comments, single quotes, leading zeros, half of a surrogate pair, more
+  than 500 levels or a number of more than 1000 digits: undecodable.
+- **Names** are matched exactly: `ID` is not `id`. A name that comes twice in an object that the
+  schema describes makes the row undecodable, whichever value would win.
+- **Unknown fields** are left out or refused, at every level: `unknown_fields`.
+- **Required fields** (`nullable=False`; for arrays and maps their elements) that are missing or
+  null make the row undecodable or become null: `missing_required`. Elsewhere a missing field and
+  a null are both null.
+- **Strings** are JSON strings; a number or an object is not turned into one.
+- **Integers** are written without fraction and exponent (`1.0` and `1e3` are refused) and fit.
+- **Decimals** may be quoted, and may have an exponent of up to four digits. Zeros beyond the scale
+  are dropped; any other digit beyond it, or a number too large, makes the row undecodable.
+- **Doubles and floats** are numbers, never quoted, and hold the nearest value that the type has:
+  that is what declaring them means. NaN, infinity, and numbers that would become infinity or zero
+  are refused.
+- **Timestamps** are ISO-8601: a date, `T` or a space, hours and minutes, seconds and a fraction if
+  wanted, an offset of `Z`, `+hh`, `+hhmm` or `+hh:mm`. Digits beyond microseconds must be zeros.
+  Without an offset: `zoneless_timestamps`. An integer: `epoch_timestamps`. A `timestamp_ntz` is
+  the same without an offset, which is refused there. Years are 0001 to 9999.
+- **Dates** are `yyyy-MM-dd`, and exist. **Binaries** are canonical base64 with padding.
+
+Every expression is the JVM's own and none throws because of data, so the plan runs in a stream, on
+a classic session and on Spark Connect. The first look is one `from_json` for all rows; only a row
+that it cannot prove exact gets the second.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as t
+
+from kafka_assets.decoding.columns import let, missing
+from kafka_assets.decoding.explain import MAX_DEPTH
+from kafka_assets.decoding.first_look import FirstLook, read_schema
+from kafka_assets.decoding.second_look import (
+    CORRUPT,
+    exact,
+    exact_value,
+    keys_allowed,
+    mark,
+    marked_schema,
+    whole,
+)
+from kafka_assets.options import JsonOptions
+
+__all__ = ["JsonOptions", "check_schema", "decode_json"]
+
+_PARSER = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": CORRUPT,
+    "maxNestingDepth": str(MAX_DEPTH),
+    "allowComments": "false",
+    "allowUnquotedFieldNames": "false",
+    "allowSingleQuotes": "false",
+    "allowNumericLeadingZeros": "false",
+    "allowNonNumericNumbers": "false",
+    "allowBackslashEscapingAnyCharacter": "false",
+    "allowUnquotedControlChars": "false",
+}
+_STAGES = (
+    "_json_text",
+    "_json_parsed",
+    "_json_value",
+    "_json_clean",
+    "_json_second",
+)
+_LEAVES = (
+    t.StringType,
+    t.BooleanType,
+    t.ByteType,
+    t.ShortType,
+    t.IntegerType,
+    t.LongType,
+    t.FloatType,
+    t.DoubleType,
+    t.DecimalType,
+    t.DateType,
+    t.TimestampType,
+    t.TimestampNTZType,
+    t.BinaryType,
+)
+
+
+def decode_json(
+    frame: DataFrame, value_col: str, schema: t.StructType, options: JsonOptions
+) -> DataFrame:
+    """Add `_decoded` and `_undecodable` to a frame of raw JSON values; nothing else changes.
+
+    Args:
+        frame: rows with the payload, batch or stream.
+        value_col: the name of the payload's column, bytes or a string.
+        schema: what the table declares.
+        options: the table's choices.
+
+    Returns:
+        The frame with `_decoded`, a struct of the schema's fields and types, all nullable, and
+        null where `_undecodable`, a boolean that is never null, is true.
+
+    Raises:
+        ValueError: The schema has a type or a name that JSON cannot be decoded into.
+    """
+    check_schema(schema)
+    text, parsed, value, clean, second = (F.col(name) for name in _STAGES)
+    first = FirstLook(text, schema, options)
+    # One stage builds on the last and names it more than once, so Spark keeps them apart and
+    # computes each once. CASE WHEN is what keeps the second look from rows that do not need it.
+    # There are few, because Spark compiles no stage with a parser or a lambda into its loop.
+    stages = (
+        F.col(value_col).cast("string"),
+        F.from_json(text, read_schema(schema), _PARSER),
+        first.value(parsed),
+        _is_object(parsed) & first.clean(parsed, value),
+        F.when(~clean & _is_object(parsed), _second_look(text, schema, options)),
+    )
+    looked = frame
+    for name, stage in zip(_STAGES, stages, strict=True):
+        looked = looked.withColumn(name, stage)
+    good = F.when(clean, _complete(value, schema, options)).otherwise(second.isNotNull())
+    # An expression that Spark takes for random stops it from pushing a later filter below the
+    # parser, which would then run twice.
+    barrier = F.spark_partition_id() < 0
+    return looked.withColumns(
+        {
+            "_decoded": F.when(clean & good, value).otherwise(second),
+            "_undecodable": ~good | barrier,
+        }
+    ).drop(*_STAGES)
+
+
+def check_schema(schema: t.StructType) -> None:
+    """Refuse what JSON cannot be decoded into strictly.
+
+    Args:
+        schema: what the table declares.
+
+    Raises:
+        ValueError: A type that is not supported, a name that is ours, or two names that Spark
+            takes for one.
+    """
+    for name in schema.names:
+        if name.startswith("_"):
+            raise ValueError(f"field {name}: names that begin with _ are reserved")
+    _check_type("", schema)
+
+
+def _check_type(path: str, declared: t.DataType) -> None:
+    if isinstance(declared, t.StructType):
+        _check_names(path, declared)
+        for field in declared.fields:
+            _check_type(f"{path}.{field.name}" if path else field.name, field.dataType)
+    elif isinstance(declared, t.ArrayType):
+        _check_type(f"{path}[]", declared.elementType)
+    elif isinstance(declared, t.MapType):
+        if declared.keyType != t.StringType():
+            kind = declared.keyType.simpleString()
+            raise ValueError(f"field {path}: map keys of type {kind}, where JSON has strings")
+        _check_type(f"{path}[]", declared.valueType)
+    elif type(declared) not in _LEAVES or (
+        isinstance(declared, t.StringType) and declared != t.StringType()
+    ):
+        raise ValueError(f"field {path}: type {declared.simpleString()} is not supported in JSON")
+
+
+def _check_names(path: str, struct: t.StructType) -> None:
+    where = f"field {path}" if path else "the schema"
+    if not struct.fields:
+        raise ValueError(f"{where}: an object without fields")
+    seen: dict[str, str] = {}
+    for name in struct.names:
+        other = seen.setdefault(name.lower(), name)
+        if not name or other is not name:
+            raise ValueError(f"{where}: name {name!r} is empty or differs from {other!r} in case")
+
+
+def _second_look(text: Column, schema: t.StructType, options: JsonOptions) -> Column:
+    """The exact value of a suspect payload; null where it is undecodable."""
+
+    def decoded(marked: Column, parsed: Column, value: Column) -> Column:
+        good = (
+            _complete(value, schema, options)
+            & exact(parsed, value, schema)
+            & keys_allowed(marked, schema, options)
+        )
+        return F.when(_is_object(parsed) & good, value)
+
+    def read(marked: Column) -> Column:
+        return let(
+            F.from_json(marked, marked_schema(schema), _PARSER),
+            lambda parsed: let(
+                exact_value(parsed, schema, options),
+                lambda value: decoded(marked, parsed, value),
+            ),
+        )
+
+    return F.when(whole(text), let(mark(text), read))
+
+
+def _is_object(parsed: Column) -> Column:
+    return parsed.isNotNull() & parsed.getField(CORRUPT).isNull()
+
+
+def _complete(value: Column, schema: t.StructType, options: JsonOptions) -> Column:
+    """Nothing that the schema requires is missing, or the table does not mind."""
+    lacking = missing(value, schema) if options.missing_required == "dead_letter" else None
+    return F.lit(True) if lacking is None else ~lacking

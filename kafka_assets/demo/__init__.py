@@ -1,0 +1,1 @@
+"""What the demo and the tests need and a pipeline does not: a broker and events to put on it."""

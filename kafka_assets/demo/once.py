@@ -1,0 +1,152 @@
+"""One bounded pass of the sample pipelines: broker, events, tables, account; then stop.
+
+What the pass made is read back from the tables (`account`); the live demo is `live`.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import kafka_assets.pipelines
+from kafka_assets.demo.account import Account, accounts
+from kafka_assets.demo.broker import Broker
+from kafka_assets.demo.events import TOPICS, Produced, ensure_topics, produce
+from kafka_assets.graph import build_graph
+from kafka_assets.settings import Settings
+from kafka_assets.streaming.report import RunReport
+from kafka_assets.streaming.run import run_graph
+from kafka_assets.streaming.session import spark_session
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one pass did.
+
+    Attributes:
+        produced: What the broker acknowledged in this pass.
+        accounts: Topic -> what became of its records, of this pass and of earlier ones.
+        reports: Table -> the report of this pass's run.
+        seconds: Step -> how long it took.
+    """
+
+    produced: Produced
+    accounts: dict[str, Account]
+    reports: dict[str, RunReport]
+    seconds: dict[str, float]
+
+    @property
+    def complete(self) -> bool:
+        """True when no record is lost or doubled and every conservation equality holds."""
+        holds = all(c.holds for report in self.reports.values() for c in report.conservation)
+        return holds and all(account.complete for account in self.accounts.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """The outcome as plain values, totals first."""
+        totals = list(self.accounts.values())
+        return {
+            "complete": self.complete,
+            "produced": sum(self.produced.total(topic) for topic in TOPICS),
+            "bronze": sum(a.bronze for a in totals),
+            "silver": sum(a.silver for a in totals),
+            "dead_letters": sum(a.dead for a in totals),
+            "dead_letters_by_rule": _summed(a.dead_by_rule for a in totals),
+            "gold": sum(sum(a.gold.values()) for a in totals),
+            "lost": sum(a.lost + a.lost_ids for a in totals),
+            "doubled": sum(a.doubled + a.doubled_ids for a in totals),
+            "topics": {
+                topic: {"produced": dict(self.produced.counts[topic]), **asdict(account)}
+                for topic, account in self.accounts.items()
+            },
+            "conservation": {
+                name: {
+                    c.name: {"left": c.left, "right": c.right, **c.parts, "holds": c.holds}
+                    for c in report.conservation
+                }
+                for name, report in self.reports.items()
+            },
+            "seconds": {step: round(seconds, 2) for step, seconds in self.seconds.items()},
+        }
+
+
+def run_once(
+    events: int, bad_ratio: float, seed: int, lake: Path | None, progress: Progress
+) -> Outcome:
+    """Start a broker, send events, bring all tables up to date, account for every record, stop.
+
+    Args:
+        events: How many events, shared by the sample topics.
+        bad_ratio: Share of bad ones, 0 to 1.
+        seed: Decides the events' values.
+        lake: Where the tables go; the broker's data lies below it, so that a second pass on the
+            same lake adds to the first. By default a temporary folder that is removed.
+        progress: Called with a line for each step.
+
+    Raises:
+        KafkaAssetsError: A step failed; what was committed before is kept.
+    """
+    seconds: dict[str, float] = {}
+    with ExitStack() as stack:
+        if lake is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-assets-demo-"))
+            lake = Path(folder)
+        lake = lake.absolute()
+        clock = time.monotonic()
+        broker = stack.enter_context(Broker(lake / "_broker"))
+        settings = Settings(lake=str(lake), kafka={"bootstrap_servers": broker.bootstrap})
+        graph = build_graph(kafka_assets.pipelines, settings)
+        ensure_topics(broker.bootstrap)
+        seconds["broker"] = _lap(clock)
+        progress(f"broker up at {broker.bootstrap} in {seconds['broker']:.1f} s")
+
+        share = {topic: events // len(TOPICS) for topic in TOPICS}
+        share[TOPICS[0]] += events - sum(share.values())
+        produced = produce(broker.bootstrap, share, bad_ratio, seed, timeout=600)
+        seconds["produce"] = produced.seconds
+        progress(f"{events} events acknowledged in {produced.seconds:.1f} s")
+
+        clock = time.monotonic()
+        session = spark_session(settings)
+        seconds["spark"] = _lap(clock)
+        progress(f"Spark up in {seconds['spark']:.1f} s")
+
+        clock = time.monotonic()
+        reports = run_graph(
+            graph, session, settings, on_report=lambda report: progress(_line(report))
+        )
+        seconds["tables"] = _lap(clock)
+
+        clock = time.monotonic()
+        found = accounts(graph, session, settings)
+        seconds["account"] = _lap(clock)
+        return Outcome(produced, found, reports, seconds)
+
+
+def to_json(outcome: Outcome) -> str:
+    """The outcome as JSON for programs."""
+    return json.dumps(outcome.as_dict(), indent=2)
+
+
+def _lap(since: float) -> float:
+    return time.monotonic() - since
+
+
+def _line(report: RunReport) -> str:
+    dead = f", {report.dead} dead letters" if report.dead else ""
+    return f"{report.table}: {report.kept} rows{dead} in {report.seconds:.1f} s"
+
+
+def _summed(counts: Any) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for one in counts:
+        for name, count in one.items():
+            total[name] = total.get(name, 0) + count
+    return dict(sorted(total.items()))

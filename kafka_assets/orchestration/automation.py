@@ -1,0 +1,96 @@
+"""When Dagster starts a table by itself, beside what `kafka_lag` starts.
+
+Conditions are small named functions with a variable for each clause. They are built from Dagster's
+own operators, so that the automation tab of an asset shows why it ran or did not. What depends on
+the broker is decided in `sensors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from typing import Any
+
+import dagster as dg
+
+from kafka_assets.graph import Graph, Node
+from kafka_assets.orchestration.names import (
+    AUTOMATION_SENSOR,
+    STARTED_BY,
+    table_key,
+)
+
+AC = dg.AutomationCondition
+Condition = dg.AutomationCondition[Any]
+
+
+def table_condition(node: Node, graph: Graph) -> Condition | None:
+    """When a table starts by itself; None when nothing but `kafka_lag` or a person starts it."""
+    reads_table = any(isinstance(upstream, Node) for upstream in node.upstreams.values())
+    clauses = []
+    if reads_table:
+        clauses.append(on_new_data())
+    if any(other.table.freshness is not None for other in _below(node, graph)):
+        clauses.append(on_late_table(node, graph))
+    return reduce(dg.AutomationCondition.__or__, clauses) if clauses else None
+
+
+def on_new_data() -> Condition:
+    """A table above holds new data that no sensor's run is bringing down.
+
+    This is how a table goes on that a blocking check held back, once a person repaired the table
+    above it. Compares data versions, so that compaction, heartbeats and runs that found nothing
+    start nothing. A run that a sensor started has all tables below in it; when it fails half-way,
+    `kafka_lag` repeats it with pauses, so its updates do not count here.
+    """
+    brought_down = AC.any_new_update_has_run_tags(tag_keys={STARTED_BY})
+    new_data = AC.data_version_changed() & ~brought_down
+    new_above = AC.any_deps_match(new_data | AC.will_be_requested()).since_last_handled()
+    checks_passed = AC.all_deps_blocking_checks_passed()
+    above_ready = ~AC.any_deps_missing() & ~AC.any_deps_in_progress()
+    not_running = ~AC.in_progress()
+    return (new_above & checks_passed & above_ready & not_running).with_label("new data above")
+
+
+def on_late_table(node: Node, graph: Graph) -> Condition:
+    """This table, or one below it, is later than its freshness allows.
+
+    The tables above a late one start with it, because its rows may wait in the topic below
+    `kafka_lag`'s thresholds. Freshness is a level that stays up until the daemon looks again, and
+    would start a run on every tick: only its rise counts, once, and only while it lasts. A chain
+    that failed is left to `kafka_lag`, which repeats it with pauses; an idle one never gets late,
+    because `kafka_lag` renews it.
+    """
+    below = _below(node, graph)
+    fresh = [table_key(n) for n in below if n.table.freshness is not None]
+    late = _any_of(AC.freshness_warned() | AC.freshness_failed(), fresh)
+    newly_late = late.newly_true().since_last_handled()
+    family = [*below, *_above(node)]
+    failed = _any_of(AC.execution_failed(), [table_key(n) for n in family])
+    not_running = ~AC.in_progress()
+    return (newly_late & late & ~failed & not_running).with_label("later than its freshness allows")
+
+
+def automation_sensor(keys: Iterable[dg.AssetKey]) -> dg.AutomationConditionSensorDefinition:
+    """The sensor that evaluates the conditions; on by default."""
+    return dg.AutomationConditionSensorDefinition(
+        AUTOMATION_SENSOR,
+        target=dg.AssetSelection.assets(*keys),
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        minimum_interval_seconds=15,
+        run_tags={STARTED_BY: "freshness"},
+        description="Starts tables that are late, and tables below one that was repaired.",
+    )
+
+
+def _any_of(condition: Condition, keys: Iterable[dg.AssetKey]) -> Condition:
+    return reduce(dg.AutomationCondition.__or__, [AC.asset_matches(key, condition) for key in keys])
+
+
+def _below(node: Node, graph: Graph) -> tuple[Node, ...]:
+    return (node, *graph.downstream_of(node.name))
+
+
+def _above(node: Node) -> list[Node]:
+    above = [u for u in node.upstreams.values() if isinstance(u, Node)]
+    return [n for upstream in above for n in (upstream, *_above(upstream))]

@@ -1,0 +1,169 @@
+"""Asset checks: one for each expectation, and the conservation equalities.
+
+Specs come from the declaration, results from a run's report; both sides must name the same checks,
+because Dagster wants a result for every spec. Rules are evaluated by `streaming`, never here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import dagster as dg
+
+from kafka_assets.errors import DeclarationError, ExpectationFailed
+from kafka_assets.graph import Node
+from kafka_assets.orchestration.names import dead_letters_key, table_key
+from kafka_assets.streaming.report import Conservation, RuleResult, RunReport
+
+ROWS_READ = "rows_read"
+ROWS_RETURNED = "rows_returned"
+
+CONSERVATION = {
+    ROWS_READ: "Rows read from upstream = rows decoded + rows that do not decode.",
+    ROWS_RETURNED: "Rows that the function returned = rows kept + rows moved to the dead letters.",
+}
+
+CONSEQUENCE = {
+    "warn": "rows that break it are kept",
+    "drop": "rows that break it are moved to the dead letters",
+    "fail": "a batch with a row that breaks it is not written at all",
+}
+
+
+def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
+    """The checks of a table.
+
+    Raises:
+        DeclarationError: An expectation has the name of a conservation check.
+    """
+    key = table_key(node)
+    specs = []
+    for expectation in node.table.expectations:
+        if expectation.name in CONSERVATION:
+            raise DeclarationError(
+                f"expectation {expectation.name!r}",
+                str(expectation.place),
+                "has the name of a check that every table gets by itself",
+                fix="give it another name",
+            )
+        specs.append(
+            dg.AssetCheckSpec(
+                expectation.name,
+                asset=key,
+                description=f"{expectation.text} ({CONSEQUENCE[expectation.action]})",
+                blocking=expectation.action == "fail",
+                metadata={"rule": expectation.text, "action": expectation.action},
+            )
+        )
+    specs += [
+        dg.AssetCheckSpec(name, asset=key, description=CONSERVATION[name], blocking=True)
+        for name in conservation_names(node)
+    ]
+    return specs
+
+
+def conservation_names(node: Node) -> tuple[str, ...]:
+    """The equalities that are counted for a table of this kind.
+
+    Rows that go straight from the stream to Delta's own sink are counted once: nothing to compare.
+    """
+    if node.payload is not None:
+        return (ROWS_READ, ROWS_RETURNED)
+    plain = node.table.kind == "streaming_table" and not node.table.expectations
+    return () if plain else (ROWS_RETURNED,)
+
+
+def check_results(node: Node, report: RunReport) -> Iterator[dg.AssetCheckResult]:
+    """One result for each check of a table, also for a run that read nothing."""
+    for rule in report.rules:
+        yield _rule_result(node, rule, report.returned)
+    equalities = {equality.name: equality for equality in report.conservation}
+    for name in conservation_names(node):
+        yield _conservation_result(node, name, equalities.get(name))
+
+
+def failed_results(node: Node, error: ExpectationFailed) -> Iterator[dg.AssetCheckResult]:
+    """A failed result for each rule that stopped a batch."""
+    by_name = {e.name: e for e in node.table.expectations}
+    for name, details in error.rules.items():
+        rule = RuleResult(
+            name=name,
+            action="fail",
+            rule=by_name[name].text,
+            broken=_count(details),
+            first=_first(details),
+        )
+        yield _rule_result(node, rule, None)
+
+
+def _rule_result(node: Node, rule: RuleResult, checked: int | None) -> dg.AssetCheckResult:
+    metadata: dict[str, Any] = {
+        "rule": dg.MetadataValue.text(rule.rule),
+        "action": dg.MetadataValue.text(rule.action),
+        "broken": rule.broken,
+    }
+    if checked is not None:
+        metadata["checked"] = checked
+        metadata["share"] = rule.broken / checked if checked else 0.0
+    if rule.first is not None:
+        metadata["first"] = dg.MetadataValue.text(coordinates(rule.first))
+    if rule.action == "drop":
+        metadata["dead_letters"] = dg.MetadataValue.asset(dead_letters_key(node))
+    return dg.AssetCheckResult(
+        asset_key=table_key(node),
+        check_name=rule.name,
+        passed=rule.broken == 0,
+        severity=_severity(rule.action),
+        description=_sentence(rule, checked),
+        metadata=metadata,
+    )
+
+
+def _severity(action: str) -> dg.AssetCheckSeverity:
+    return dg.AssetCheckSeverity.ERROR if action == "fail" else dg.AssetCheckSeverity.WARN
+
+
+def _sentence(rule: RuleResult, checked: int | None) -> str:
+    if rule.broken == 0:
+        return "No new rows." if checked == 0 else "All rows keep the rule."
+    of = "" if checked is None else f" of {checked}"
+    where = "" if rule.first is None else f", first at {coordinates(rule.first)}"
+    done = {
+        "warn": "kept",
+        "drop": "moved to the dead letters",
+        "fail": "so nothing of the batch was written",
+    }[rule.action]
+    return f"{rule.broken}{of} rows break {rule.rule}{where}; {done}."
+
+
+def _conservation_result(
+    node: Node, name: str, equality: Conservation | None
+) -> dg.AssetCheckResult:
+    # A report leaves out an equality only when it has no batch to count.
+    equality = equality or Conservation(name, left=0, right=0, parts={})
+    sum_of = " + ".join(f"{count} {part}" for part, count in equality.parts.items()) or "0"
+    sign = "=" if equality.holds else "≠"
+    return dg.AssetCheckResult(
+        asset_key=table_key(node),
+        check_name=name,
+        passed=equality.holds,
+        severity=dg.AssetCheckSeverity.ERROR,
+        description=f"{name.replace('_', ' ')}: {equality.left} {sign} {sum_of}",
+        metadata={name: equality.left, "sum": equality.right, **equality.parts},
+    )
+
+
+def coordinates(first: Mapping[str, Any]) -> str:
+    """Topic, partition and offset as one text."""
+    return f"{first.get('topic')}/{first.get('partition')} offset {first.get('offset')}"
+
+
+def _count(details: Mapping[str, object]) -> int:
+    broken = details.get("broken", 0)
+    return broken if isinstance(broken, int) else 0
+
+
+def _first(details: Mapping[str, object]) -> Mapping[str, Any] | None:
+    first = details.get("first")
+    return first if isinstance(first, Mapping) else None

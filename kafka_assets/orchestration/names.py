@@ -1,0 +1,123 @@
+"""Names that Dagster and people see: asset keys, groups, pools, tags, metadata keys.
+
+Only names and how they derive from declarations. A name that two modules need stands here; a label
+that one module prints stands there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+
+from kafka_assets.declarations import Place, Topic
+from kafka_assets.graph import Graph, Node
+
+CHAIN = "kafka_assets/chain"
+"""Run tag: the topic whose chain `kafka_lag` started."""
+
+STARTED_BY = "kafka_assets/started_by"
+"""Run tag: the sensor that started the run. A run without it was started by a person."""
+
+REASON = "kafka_assets/reason"
+"""Run tag: why the sensor started the run."""
+
+FAILURE = "kafka_assets/failure"
+"""Run tag of a failed run: the kind of failure."""
+
+FAILED_TABLE = "kafka_assets/failed_table"
+"""Run tag of a failed run: the table that failed."""
+
+FAILED_CODE = "kafka_assets/failed_code"
+"""Run tag of a failed run: `lineage_version` of the table that failed."""
+
+HEARTBEAT = "kafka_assets/heartbeat"
+"""Materialization tag: nothing was written; a healthy idle table was renewed."""
+
+POSITION = "kafka_assets/position"
+"""Materialization metadata: how far the table's reported commits reach (`history.Position`)."""
+
+LAG_SENSOR = "kafka_lag"
+AUTOMATION_SENSOR = "kafka_automation"
+
+
+def topic_key(topic: Topic) -> dg.AssetKey:
+    """Asset key of a topic."""
+    return dg.AssetKey(["kafka", topic.name])
+
+
+def table_key(node: Node) -> dg.AssetKey:
+    """Asset key of a table."""
+    return dg.AssetKey([node.table.layer, node.name])
+
+
+def dead_letters_key(node: Node) -> dg.AssetKey:
+    """Asset key of a table's dead letters."""
+    return dg.AssetKey(["dlq", node.name])
+
+
+def upstream_key(upstream: Topic | Node) -> dg.AssetKey:
+    """Asset key of what a table reads."""
+    return topic_key(upstream) if isinstance(upstream, Topic) else table_key(upstream)
+
+
+def keys_of(node: Node) -> tuple[dg.AssetKey, ...]:
+    """All asset keys that one run of a table may materialize."""
+    if node.table.may_have_dead_letters:
+        return (table_key(node), dead_letters_key(node))
+    return (table_key(node),)
+
+
+def group_of(place: Place) -> str:
+    """The asset group of what is declared in a file: the pipeline module's name."""
+    path = Path(place.file)
+    stem = path.parent.name if path.stem == "__init__" else path.stem
+    return re.sub(r"[^A-Za-z0-9_]+", "_", stem).strip("_") or "tables"
+
+
+def uri_of(path: str) -> str:
+    """A path of the lake as a URI."""
+    return path if "://" in path else f"file://{path}"
+
+
+def lineage_version(node: Node) -> str:
+    """Names the code of a table and of all tables above it."""
+    above = [lineage_version(u) for u in node.upstreams.values() if isinstance(u, Node)]
+    return hashlib.sha256(" ".join([node.code_version, *above]).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A topic and all tables that its rows reach: what one run brings up to date.
+
+    Attributes:
+        topic: The topic.
+        tables: The tables downstream of it, upstreams first.
+    """
+
+    topic: Topic
+    tables: tuple[Node, ...]
+
+    @property
+    def name(self) -> str:
+        """The topic's name in the graph."""
+        return self.topic.name
+
+    @property
+    def keys(self) -> frozenset[dg.AssetKey]:
+        """Asset keys of the tables and their dead letters."""
+        return frozenset(key for node in self.tables for key in keys_of(node))
+
+    @property
+    def readers(self) -> tuple[Node, ...]:
+        """The tables that read the topic itself."""
+        return tuple(node for node in self.tables if self.topic in node.upstreams.values())
+
+
+def chains_of(graph: Graph) -> tuple[Chain, ...]:
+    """One chain for each topic that a table reads."""
+    chains = (Chain(topic, graph.downstream_of(name)) for name, topic in graph.topics.items())
+    return tuple(chain for chain in chains if chain.tables)

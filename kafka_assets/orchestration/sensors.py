@@ -1,0 +1,361 @@
+"""The `kafka_lag` sensor: asks the broker how far topics reach, and starts their chains.
+
+It never consumes and never starts Spark. What it knows of runs comes from the instance; its cursor
+holds only what it said last of each topic. When a table starts for another reason than its topic
+is in `automation`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import dagster as dg
+
+from kafka_assets.errors import SourceError
+from kafka_assets.graph import Graph, Node
+from kafka_assets.orchestration import heartbeat, metadata
+from kafka_assets.orchestration.history import (
+    Failures,
+    Materialization,
+    failures_of,
+    keys_in_flight,
+    latest,
+)
+from kafka_assets.orchestration.names import (
+    CHAIN,
+    FAILED_CODE,
+    FAILED_TABLE,
+    FAILURE,
+    LAG_SENSOR,
+    REASON,
+    STARTED_BY,
+    Chain,
+    chains_of,
+    lineage_version,
+    table_key,
+    topic_key,
+)
+from kafka_assets.settings import KafkaSettings, SensorSettings, Settings
+from kafka_assets.sources.kafka import KafkaAdmin, TopicState
+
+WAITS_FOR_PEOPLE = ("expectation_failed", "fence_refused")
+"""Kinds of failure that a retry cannot mend."""
+
+SAME_OFFSETS_SECONDS = 600.0
+"""How long a chain is not started again for end offsets that a good run was started for before."""
+
+Last = Mapping[dg.AssetKey, Materialization]
+Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
+
+
+class Admin(Protocol):
+    """What the sensor asks of a broker."""
+
+    def describe(self, topics: Iterable[str]) -> dict[str, TopicState]:
+        """State of topics."""
+
+    def waiting_since(self, offsets: Mapping[tuple[str, int], int], before_ms: int) -> set[str]:
+        """Topics with a record at or beyond offsets that is older than a time."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a chain starts now.
+
+    Attributes:
+        start: True to start it.
+        why: The reason, for people.
+        healthy: Its idle tables may be renewed.
+    """
+
+    start: bool
+    why: str
+    healthy: bool = False
+
+
+@dataclass
+class Tick:
+    """What one evaluation of the sensor knows.
+
+    Attributes:
+        now: Seconds since 1970-01-01 UTC.
+        settings: The thresholds and pauses.
+        graph: The tables.
+        states: Name at the broker -> what the topic holds, for topics that could be described.
+        aged: Names at the broker of topics whose oldest waiting record is too old.
+        last: Newest materializations.
+        busy: Keys of the runs in flight; None stands for a run that may do all.
+        said: What the cursor holds, by the topic's name in the graph.
+    """
+
+    now: float
+    settings: SensorSettings
+    graph: Graph
+    states: Mapping[str, TopicState]
+    aged: frozenset[str]
+    last: Last
+    busy: list[frozenset[dg.AssetKey] | None]
+    said: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def kafka_lag_sensor(
+    graph: Graph,
+    settings: Settings,
+    *,
+    admin: Callable[[KafkaSettings], Admin] = KafkaAdmin,
+    clock: Callable[[], float] = time.time,
+) -> dg.SensorDefinition:
+    """The sensor for all topics; on by default.
+
+    Args:
+        graph: The topics and tables.
+        settings: How the broker is reached, and when a chain starts.
+        admin: Makes what asks the broker.
+        clock: Seconds since 1970-01-01 UTC.
+    """
+    chains = chains_of(graph)
+    targets = [table_key(node) for node in graph.tables.values()]
+
+    @dg.sensor(
+        name=LAG_SENSOR,
+        target=dg.AssetSelection.assets(*sorted({k for c in chains for k in c.keys})),
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        minimum_interval_seconds=settings.sensor.interval_seconds,
+        description="Starts the tables of a topic when records wait. Turn it off to pause all.",
+    )
+    def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        asked = admin(settings.kafka)
+        try:
+            states, problems = _describe(asked, [t.topic for t in graph.topics.values()])
+            last = latest(context.instance, targets)
+            aged = _aged(asked, chains, states, last, settings.sensor, clock())
+        except SourceError as error:
+            return dg.SkipReason(str(error))
+        said = _said(context.cursor)
+        busy = keys_in_flight(context.instance)
+        tick = Tick(clock(), settings.sensor, graph, states, aged, last, busy, said)
+        verdicts = {
+            chain.name: verdict(tick, chain, failures_of(context.instance, chain, last))
+            for chain in chains
+            if chain.topic.topic in states
+        }
+        requests = _requests(tick, chains, verdicts)
+        events: list[Event] = [*_moved_topics(tick)]
+        for node in _idle_tables(tick, verdicts, context.instance, chains):
+            events += heartbeat.renewal(context.instance, node, last[table_key(node)])
+        notes = [*problems, *(f"{name}: {v.why}" for name, v in verdicts.items())]
+        return dg.SensorResult(
+            run_requests=requests,
+            asset_events=events,
+            cursor=json.dumps(tick.said, sort_keys=True),
+            skip_reason=None if requests else "; ".join(notes) or "no topics",
+        )
+
+    return evaluate
+
+
+def verdict(tick: Tick, chain: Chain, failures: Failures) -> Verdict:
+    """Whether a chain starts now, and why."""
+    if any(keys is None or keys & chain.keys for keys in tick.busy):
+        return Verdict(False, "a run is in flight")
+    if failures.count and not failures.repaired:
+        return _after_failure(tick, failures)
+    never_built = [n for n in chain.tables if table_key(n) not in tick.last]
+    if never_built and any(table_key(n) in tick.last for n in chain.readers):
+        return Verdict(True, f"{never_built[0].name} was never built")
+    state = tick.states[chain.topic.topic]
+    lag = lag_of(chain, state, tick.last)
+    if lag == 0:
+        return Verdict(False, "no lag", healthy=True)
+    said = tick.said.get(chain.name, {})
+    asked_before = said.get("started") == version_of(state)
+    if asked_before and tick.now - said.get("at", 0.0) < SAME_OFFSETS_SECONDS:
+        return Verdict(
+            False, f"{lag} records wait that the last run could not read (an open transaction?)"
+        )
+    if lag < 0:
+        return Verdict(True, "the topic's offsets went back")
+    if lag >= tick.settings.min_records:
+        return Verdict(True, f"{lag} records wait")
+    if chain.topic.topic in tick.aged:
+        return Verdict(True, f"{lag} records wait, some too long")
+    return Verdict(False, f"{lag} records wait, fewer than {tick.settings.min_records}")
+
+
+def lag_of(chain: Chain, state: TopicState, last: Last) -> int:
+    """Records that wait for the slowest reader of a topic; negative when offsets went back."""
+    lags = []
+    for node in chain.readers:
+        saved = _saved(node, state, last)
+        if any(state.end[p] < saved[p] for p in state.end):
+            return -1
+        lags.append(sum(state.end[p] - saved[p] for p in state.end))
+    return max(lags, default=0)
+
+
+def version_of(state: TopicState) -> str:
+    """Names what a topic holds; it changes when a record arrives."""
+    text = f"{state.topic_id} {sorted(state.end.items())}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def pause_after(failures: int, settings: SensorSettings) -> float:
+    """Seconds between the end of a chain's last failure in a row and its next try."""
+    # The exponent is bounded only so that it cannot overflow.
+    doubled = settings.backoff_first_seconds * 2.0 ** min(failures - 1, 32)
+    return min(doubled, settings.backoff_most_seconds)
+
+
+def _after_failure(tick: Tick, failures: Failures) -> Verdict:
+    kind, table = failures.tags.get(FAILURE, "run_failed"), failures.tags.get(FAILED_TABLE, "")
+    what = f"{kind.replace('_', ' ')} in {table}" if table else kind.replace("_", " ")
+    if kind in WAITS_FOR_PEOPLE:
+        node = tick.graph.tables.get(table)
+        if node is not None and failures.tags.get(FAILED_CODE) == lineage_version(node):
+            return Verdict(
+                False, f"{what}: waits for changed code, or for a manual run of {table} to succeed"
+            )
+        return Verdict(True, f"the code changed after {what}")
+    again = failures.ended + pause_after(failures.count, tick.settings)
+    if tick.now < again:
+        at = datetime.fromtimestamp(again, UTC).strftime("%H:%M:%S UTC")
+        return Verdict(False, f"{what}, {failures.count} in a row: next try at {at}")
+    return Verdict(True, f"try again after {failures.count} failures")
+
+
+def _describe(admin: Admin, topics: list[str]) -> tuple[dict[str, TopicState], list[str]]:
+    """What topics hold, and what is wrong with those that cannot be described."""
+    try:
+        return admin.describe(topics), []
+    except SourceError as error:
+        if error.transient:
+            raise
+    # One of them is missing or forbidden; the others must not wait for it.
+    states: dict[str, TopicState] = {}
+    problems = []
+    for topic in topics:
+        try:
+            states |= admin.describe([topic])
+        except SourceError as error:
+            if error.transient:
+                raise
+            problems.append(str(error).replace("\n", " "))
+    return states, problems
+
+
+def _aged(
+    admin: Admin,
+    chains: Iterable[Chain],
+    states: Mapping[str, TopicState],
+    last: Last,
+    settings: SensorSettings,
+    now: float,
+) -> frozenset[str]:
+    if settings.max_age_seconds is None:
+        return frozenset()
+    offsets: dict[tuple[str, int], int] = {}
+    for chain in chains:
+        state = states.get(chain.topic.topic)
+        if state is not None and 0 < lag_of(chain, state, last) < settings.min_records:
+            for node in chain.readers:
+                for partition, saved in _saved(node, state, last).items():
+                    where = (state.topic, partition)
+                    offsets[where] = min(saved, offsets.get(where, saved))
+    if not offsets:
+        return frozenset()
+    before = now - settings.max_age_seconds
+    return frozenset(admin.waiting_since(offsets, int(before * 1000)))
+
+
+def _saved(node: Node, state: TopicState, last: Last) -> dict[int, int]:
+    """The offset at which a table goes on, for each partition."""
+    found = last.get(table_key(node))
+    known = {} if found is None or found.position is None else found.position.offsets
+    return {p: known.get(f"{state.topic}/{p}", state.earliest.get(p, 0)) for p in state.end}
+
+
+def _requests(
+    tick: Tick, chains: Iterable[Chain], verdicts: Mapping[str, Verdict]
+) -> list[dg.RunRequest]:
+    requests = []
+    started: set[dg.AssetKey] = set()
+    for chain in chains:
+        found = verdicts.get(chain.name)
+        # A table of two chains: the second chain has its turn at a later tick.
+        if found is None or not found.start or started & chain.keys:
+            continue
+        started |= chain.keys
+        said = tick.said.setdefault(chain.name, {})
+        said["started"] = version_of(tick.states[chain.topic.topic])
+        said["at"] = tick.now
+        requests.append(
+            dg.RunRequest(
+                asset_selection=sorted(chain.keys),
+                tags={CHAIN: chain.name, STARTED_BY: LAG_SENSOR, REASON: found.why},
+            )
+        )
+    return requests
+
+
+def _moved_topics(tick: Tick) -> list[dg.AssetMaterialization]:
+    events = []
+    chains = {chain.name: chain for chain in chains_of(tick.graph)}
+    for name, topic in tick.graph.topics.items():
+        state = tick.states.get(topic.topic)
+        said = tick.said.setdefault(name, {})
+        if state is None or said.get("version") == version_of(state):
+            continue
+        said["version"] = version_of(state)
+        lag = lag_of(chains[name], state, tick.last) if name in chains else None
+        events.append(
+            dg.AssetMaterialization(
+                topic_key(topic),
+                description="The topic's offsets moved.",
+                metadata=metadata.topic_state(state, lag),
+                tags={"dagster/data_version": version_of(state)},
+            )
+        )
+    return events
+
+
+def _idle_tables(
+    tick: Tick,
+    verdicts: Mapping[str, Verdict],
+    instance: dg.DagsterInstance,
+    chains: Iterable[Chain],
+) -> list[Node]:
+    """Tables to renew: all their chains are healthy and without lag."""
+    may: set[str] = set()
+    must_not: set[str] = set()
+    for chain in chains:
+        found = verdicts.get(chain.name)
+        names = {node.name for node in chain.tables}
+        if found is None or not found.healthy:
+            must_not |= names
+            continue
+        due = {n.name for n in chain.tables if heartbeat.due(n, _of(tick, n), tick.now)}
+        if due:
+            may |= due
+            must_not |= failures_of(instance, chain, tick.last).unfinished
+    return [node for name, node in tick.graph.tables.items() if name in may - must_not]
+
+
+def _of(tick: Tick, node: Node) -> Materialization | None:
+    return tick.last.get(table_key(node))
+
+
+def _said(cursor: str | None) -> dict[str, dict[str, Any]]:
+    try:
+        said = json.loads(cursor or "{}")
+    except json.JSONDecodeError:
+        return {}
+    # A cursor that a person typed into the UI is as good as none.
+    if not isinstance(said, dict) or not all(isinstance(v, dict) for v in said.values()):
+        return {}
+    return said

@@ -1,0 +1,129 @@
+"""Rows that do not make it into a table: which, why, and with which raw bytes.
+
+It runs where the engine runs the batch, and is sent there by value: it imports only pyspark, the
+standard library, and modules of the same kind.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from kafka_assets.streaming.spec import SMALL_BATCH, BatchSpec
+
+RECORD = {
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "key": "binary",
+    "value": "binary",
+    "headers": "array<struct<key:string,value:binary>>",
+}
+"""Columns of a dead letter that say which Kafka record it was; null when rows have no `_source`."""
+
+
+def write_dead_letters(
+    spec: BatchSpec,
+    decoded: DataFrame | None,
+    rows: DataFrame,
+    counts: dict[str, Any],
+    commit: dict[str, Any],
+) -> None:
+    """Write the dead letters of a batch; a replayed batch replaces its own.
+
+    Args:
+        spec: The table.
+        decoded: Persisted rows with `_undecodable` and `_raw`; None for a table that does not
+            decode.
+        rows: What the function returned, with `_dead` and `_broken_<i>`.
+        counts: From `expectations.count`.
+        commit: What the commit carries.
+    """
+    own = f"query_id = '{commit['query_id']}' AND batch_id = {commit['batch_id']}"
+    letters = []
+    if decoded is not None and counts["undecodable"]:
+        letters.append(_undecodable_letters(spec, decoded))
+    if counts["dead"]:
+        letters.append(_rule_letters(spec, decoded, rows, counts))
+    if not letters:
+        if commit["batch_id"] == spec.replayed:
+            rows.sparkSession.sql(f"DELETE FROM delta.`{spec.dead_letters_path}` WHERE {own}")
+        return
+    stamped = reduce(DataFrame.unionByName, letters).select(
+        "*",
+        F.lit(json.dumps(commit["offsets"])).alias("batch_offsets"),
+        F.lit(commit["query_id"]).alias("query_id"),
+        F.lit(commit["batch_id"]).cast("bigint").alias("batch_id"),
+        F.lit(spec.run_id).alias("run_id"),
+        F.lit(spec.fingerprint).cast("string").alias("schema_fingerprint"),
+        F.current_timestamp().alias("died_at"),
+    )
+    if counts["dead"] + counts.get("undecodable", 0) <= SMALL_BATCH:
+        stamped = stamped.coalesce(1)
+    writer = stamped.write.format("delta").option("userMetadata", json.dumps(commit))
+    if commit["batch_id"] == spec.replayed:
+        writer = writer.mode("overwrite").option("replaceWhere", own)
+    else:
+        writer = writer.mode("append")
+    writer.save(spec.dead_letters_path)
+
+
+def _undecodable_letters(spec: BatchSpec, decoded: DataFrame) -> DataFrame:
+    explain = F.udf(spec.explain, "string")
+    why = F.coalesce(explain(F.col("_raw")), F.lit("the payload does not decode"))
+    return decoded.filter("_undecodable").select(
+        F.col("_key").alias("key"),
+        F.col("_raw").alias("value"),
+        F.col("_headers").alias("headers"),
+        F.col("_source.topic").alias("topic"),
+        F.col("_source.partition").alias("partition"),
+        F.col("_source.offset").alias("offset"),
+        F.col("_source.timestamp").alias("timestamp"),
+        F.array().cast("array<string>").alias("failed_rules"),
+        why.alias("reason"),
+        F.lit(None).cast("string").alias("row"),
+    )
+
+
+def _rule_letters(
+    spec: BatchSpec, decoded: DataFrame | None, rows: DataFrame, counts: dict[str, Any]
+) -> DataFrame:
+    drops = [(i, rule) for i, rule in enumerate(spec.rules) if rule.action == "drop"]
+    names = [F.when(F.col(f"_broken_{i}"), F.lit(rule.name)) for i, rule in drops]
+    why = [F.when(F.col(f"_broken_{i}"), F.lit(f"{rule.name}: {rule.text}")) for i, rule in drops]
+    dead = rows.filter("_dead").select(
+        *(["_source"] if spec.has_source else []),
+        F.array_compact(F.array(*names)).alias("failed_rules"),
+        F.concat_ws("; ", *why).alias("reason"),
+        F.to_json(F.struct(*[F.col(f"`{c}`") for c in spec.columns])).alias("row"),
+    )
+    if not spec.has_source:
+        return dead.select("*", *[F.lit(None).cast(t).alias(c) for c, t in RECORD.items()])
+    return _with_record(spec, decoded, dead, counts)
+
+
+def _with_record(
+    spec: BatchSpec, decoded: DataFrame | None, dead: DataFrame, counts: dict[str, Any]
+) -> DataFrame:
+    at = ["topic", "partition", "offset"]
+    placed = dead.select("_source.*", "failed_rules", "reason", "row")
+    if spec.raw_path is None and decoded is not None:
+        raw = decoded.select(
+            *[f"_source.{name}" for name in at],
+            F.col("_key").alias("key"),
+            F.col("_raw").alias("value"),
+            F.col("_headers").alias("headers"),
+        )
+    else:
+        first, last = counts["dead_offsets"]
+        bronze = dead.sparkSession.read.format("delta").load(spec.raw_path)
+        near = bronze.filter(F.col("offset").between(first, last))
+        raw = near.select(*at, "key", "value", "headers")
+    if counts["dead"] <= SMALL_BATCH:
+        raw = F.broadcast(raw.join(F.broadcast(placed.select(*at).distinct()), at, "left_semi"))
+    return placed.join(raw, at, "left")

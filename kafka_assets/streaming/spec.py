@@ -1,0 +1,78 @@
+"""What a batch is told, as frozen plain values. Sent by value, as `batch` is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+MARK = "KAFKA_ASSETS_BATCH_REFUSED"
+"""Stands before and after the JSON in the message of an exception that stops a batch on purpose."""
+
+SMALL_BATCH = 200_000
+"""Batches up to this many rows are written as one file; larger ones keep their parallelism."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An expectation as the batch needs it: SQL text, or a function that returns a Column."""
+
+    name: str
+    action: str
+    condition: str | Callable[[], Column]
+
+    @property
+    def text(self) -> str:
+        """The rule as a person reads it."""
+        if isinstance(self.condition, str):
+            return self.condition
+        return f"{self.condition.__name__}()"
+
+    def broken(self) -> Column:
+        """True for a row that breaks the rule; NULL counts as broken."""
+        kept = F.expr(self.condition) if isinstance(self.condition, str) else self.condition()
+        return ~F.coalesce(kept, F.lit(False))
+
+
+@dataclass(frozen=True)
+class BatchSpec:
+    """All that a batch needs to know.
+
+    Attributes:
+        table: The table's name.
+        path: Where the Delta table lies.
+        dead_letters_path: Where its dead letters lie; None when no row can die.
+        checkpoint: Where the stream's checkpoint lies.
+        run_id: Id of the run.
+        code_version: Names the code that writes.
+        fingerprint: Names the payload's schema; None when the table does not decode.
+        rules: The expectations.
+        columns: The table's columns, in order.
+        decodes: The frame carries `_undecodable` and `_raw` beside the decoded columns.
+        function: The author's function, when it has to run here: after undecodable rows left.
+        raw_path: Bronze table that has the raw bytes of rows that die by a rule; None when the
+            frame itself carries them in `_raw`, or when rows have no `_source`.
+        has_source: Rows of the function's result carry `_source`.
+        replayed: The batch that an earlier run began and did not finish, or -1.
+        committed: The last batch that the table has, or -1.
+        explain: Payload -> why it does not decode.
+    """
+
+    table: str
+    path: str
+    dead_letters_path: str | None
+    checkpoint: str
+    run_id: str
+    code_version: str
+    fingerprint: str | None
+    rules: tuple[Rule, ...]
+    columns: tuple[str, ...]
+    decodes: bool
+    function: Callable[[DataFrame], DataFrame] | None
+    raw_path: str | None
+    has_source: bool
+    replayed: int = -1
+    committed: int = -1
+    explain: Callable[[bytes | None], str | None] | None = field(default=None, compare=False)

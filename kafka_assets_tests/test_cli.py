@@ -1,0 +1,54 @@
+"""The command line's own part: how errors, interrupts and the version come out."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from kafka_assets import __version__, cli
+from kafka_assets.errors import KafkaAssetsError
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int | str | None:
+    monkeypatch.setattr(sys, "argv", ["kafka-assets", *arguments])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    return end.value.code
+
+
+def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr("kafka_assets.jars.check_java", fail)
+
+
+def test_the_version_is_printed(monkeypatch, capsys):
+    assert run(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out.strip() == __version__
+
+
+def test_an_error_is_one_message_with_its_fix_and_no_stack_trace(monkeypatch, capsys):
+    raising(monkeypatch, KafkaAssetsError("Table [x] is gone.", fix="make it [bold]again"))
+    assert run(monkeypatch, "setup") == 1
+    text = capsys.readouterr().err
+    assert text == "Error: Table [x] is gone.\nTo fix: make it [bold]again\n"
+
+
+def test_debug_shows_the_stack_trace(monkeypatch):
+    raising(monkeypatch, KafkaAssetsError("gone"))
+    monkeypatch.setenv("KAFKA_ASSETS_DEBUG", "1")
+    monkeypatch.setattr(sys, "argv", ["kafka-assets", "setup"])
+    with pytest.raises(KafkaAssetsError):
+        cli.main()
+
+
+def test_ctrl_c_exits_with_130(monkeypatch):
+    raising(monkeypatch, KeyboardInterrupt())
+    assert run(monkeypatch, "setup") == 130
+
+
+def test_an_unknown_command_is_a_usage_error(monkeypatch, capsys):
+    assert run(monkeypatch, "nope") == 2
+    assert "nope" in capsys.readouterr().err
