@@ -6,7 +6,7 @@ setup(
     packages=[*own, "kafka_assets._schemas"],
     package_dir={"kafka_assets._schemas": "schemas"},
     package_data={
-        "kafka_assets": ["*.xml"],
+        "": ["*.xml", "*.properties", "*.yaml"],
         "kafka_assets._schemas": ["*.json", "*.ddl", "*.avsc", "*.proto"],
     },
 )

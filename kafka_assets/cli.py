@@ -113,11 +113,8 @@ def broker(
     """Run a Kafka broker on this machine until Ctrl-C. Its data stays for the next time."""
     from kafka_assets.demo.broker import Broker
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
     # A service manager stops as a terminal does.
-    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         with Broker(data, port=port) as running:
             out.print(
@@ -135,6 +132,137 @@ def broker(
             )
     except KeyboardInterrupt:
         out.print("Kafka stopped.")
+
+
+@app.command()
+def plan() -> None:
+    """Run every table's function once on empty frames, without a broker; exit 1 if one is wrong."""
+    import kafka_assets.pipelines
+    from kafka_assets.errors import PlanError
+    from kafka_assets.graph import build_graph
+    from kafka_assets.settings import Settings
+    from kafka_assets.streaming.plan import plan_graph
+    from kafka_assets.streaming.session import spark_session
+
+    settings = Settings()
+    graph = build_graph(kafka_assets.pipelines, settings)
+    found = plan_graph(graph, spark_session(settings))
+    wrong = [result for result in found.values() if isinstance(result, PlanError)]
+    for name, result in found.items():
+        if not isinstance(result, PlanError):
+            columns = ", ".join(result.schema.names)
+            out.print(f"{name}: {columns}", highlight=False, soft_wrap=True)
+    for error in wrong:
+        show_error(error)
+    skipped = [name for name in graph.tables if name not in found]
+    if skipped:
+        out.print(f"not planned, because an upstream is wrong: {', '.join(skipped)}")
+    if wrong:
+        raise typer.Exit(1)
+
+
+@app.command()
+def run(
+    tables: Annotated[
+        list[str] | None, typer.Argument(help="Tables to run.", show_default="all")
+    ] = None,
+) -> None:
+    """Bring tables up to date once, upstreams first, without Dagster."""
+    import kafka_assets.pipelines
+    from kafka_assets.errors import SettingsError
+    from kafka_assets.graph import build_graph
+    from kafka_assets.settings import Settings
+    from kafka_assets.streaming.report import summary
+    from kafka_assets.streaming.run import run_graph
+    from kafka_assets.streaming.session import spark_session
+
+    settings = Settings()
+    graph = build_graph(kafka_assets.pipelines, settings)
+    unknown = [name for name in tables or () if name not in graph.tables]
+    if unknown:
+        raise SettingsError(
+            f"there is no table {', '.join(unknown)}", fix=f"use {', '.join(graph.tables)}"
+        )
+    with out.status("starting Spark ..."):
+        session = spark_session(settings)
+    run_graph(
+        graph,
+        session,
+        settings,
+        names=tuple(tables or ()),
+        on_report=lambda report: out.print(summary(report), highlight=False, soft_wrap=True),
+    )
+
+
+@app.command()
+def demo(
+    once: Annotated[bool, typer.Option("--once", help="One bounded pass, then exit.")] = False,
+    events: Annotated[int, typer.Option(min=1, help="With --once: how many events.")] = 10_000,
+    bad_ratio: Annotated[float, typer.Option(min=0, max=1, help="Share of bad events.")] = 0.05,
+    seed: Annotated[int, typer.Option(help="Decides the events' values.")] = 1,
+    lake: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --once: where the tables go.", show_default="a folder that is removed"
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="With --once: print JSON.")] = False,
+    port: Annotated[
+        int | None, typer.Option(help="Port of the Dagster UI.", show_default="3000 or a free one")
+    ] = None,
+    per_second: Annotated[float, typer.Option(min=0.1, help="Events a second.")] = 5.0,
+    data: Annotated[Path, typer.Option(help="Folder of data, history and logs.")] = Path(".demo"),
+) -> None:
+    """Run a broker, sample events and all tables: live with the Dagster UI, or --once."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    if once:
+        _demo_once(events, bad_ratio, seed, lake, as_json)
+    else:
+        _demo_live(data, port, per_second, bad_ratio, seed)
+
+
+def _demo_once(
+    events: int, bad_ratio: float, seed: int, lake: Path | None, as_json: bool
+) -> None:
+    from kafka_assets.demo.once import as_table, run_once, to_json
+
+    outcome = run_once(
+        events,
+        bad_ratio,
+        seed,
+        lake,
+        progress=lambda line: err.print(line, highlight=False, soft_wrap=True),
+    )
+    if as_json:
+        print(to_json(outcome))
+    else:
+        out.print(as_table(outcome))
+    if not outcome.complete:
+        raise typer.Exit(1)
+
+
+def _demo_live(
+    data: Path, port: int | None, per_second: float, bad_ratio: float, seed: int
+) -> None:
+    from rich.live import Live
+
+    from kafka_assets.demo.live import running_demo, wait_for_ui
+    from kafka_assets.demo.screen import render
+
+    out.print("Starting the broker and Dagster ...", highlight=False)
+    try:
+        with running_demo(data, port, per_second, bad_ratio, seed) as (demo, ended):
+            wait_for_ui(demo.address, ended)
+            with Live(console=out, auto_refresh=False) as screen:
+                while not ended.is_set():
+                    screen.update(render(demo.address, demo.graph, demo.settings), refresh=True)
+                    ended.wait(2)
+    except KeyboardInterrupt:
+        out.print("Everything is stopped; data and history stay.", highlight=False)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

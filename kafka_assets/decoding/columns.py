@@ -71,9 +71,9 @@ def timestamp(text: Column, options: JsonOptions, *, bare: Column | None = None)
     """
     quoted = F.lit(True) if bare is None else ~bare
     zoned = quoted & text.rlike(ZONED_TIMESTAMP)
-    found = F.when(zoned, text.try_cast("timestamp"))
+    found = F.when(zoned, _with_seconds(text).try_cast("timestamp"))
     if options.zoneless_timestamps == "utc":
-        utc = F.concat(text, F.lit("Z")).try_cast("timestamp")
+        utc = F.concat(_with_seconds(text), F.lit("Z")).try_cast("timestamp")
         found = found.when(quoted & text.rlike(ZONELESS_TIMESTAMP), utc)
     if options.epoch_timestamps != "dead_letter":
         seconds = options.epoch_timestamps == "seconds"
@@ -88,7 +88,13 @@ def timestamp(text: Column, options: JsonOptions, *, bare: Column | None = None)
 
 def timestamp_ntz(text: Column) -> Column:
     """The wall-clock time that this text names; null when it names none or has an offset."""
-    return F.when(text.rlike(ZONELESS_TIMESTAMP), text.try_cast("timestamp_ntz"))
+    return F.when(text.rlike(ZONELESS_TIMESTAMP), _with_seconds(text).try_cast("timestamp_ntz"))
+
+
+def _with_seconds(text: Column) -> Column:
+    """Spark reads no offset behind bare minutes."""
+    minutes = F.concat(F.substring(text, 1, 16), F.lit(":00"), F.substr(text, F.lit(17)))
+    return F.when(F.substring(text, 17, 1) == ":", text).otherwise(minutes)
 
 
 def missing(value: Column, declared: t.DataType) -> Column | None:

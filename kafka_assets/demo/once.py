@@ -14,13 +14,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.console import Group
+from rich.table import Table
+
 import kafka_assets.pipelines
 from kafka_assets.demo.account import Account, accounts
 from kafka_assets.demo.broker import Broker
 from kafka_assets.demo.events import TOPICS, Produced, ensure_topics, produce
 from kafka_assets.graph import build_graph
 from kafka_assets.settings import Settings
-from kafka_assets.streaming.report import RunReport
+from kafka_assets.streaming.report import RunReport, summary
 from kafka_assets.streaming.run import run_graph
 from kafka_assets.streaming.session import spark_session
 
@@ -120,7 +123,7 @@ def run_once(
 
         clock = time.monotonic()
         reports = run_graph(
-            graph, session, settings, on_report=lambda report: progress(_line(report))
+            graph, session, settings, on_report=lambda report: progress(summary(report))
         )
         seconds["tables"] = _lap(clock)
 
@@ -130,6 +133,38 @@ def run_once(
         return Outcome(produced, found, reports, seconds)
 
 
+def as_table(outcome: Outcome) -> Group:
+    """The outcome as a table for people, and what it means."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("topic")
+    names = ("produced", "bronze", "silver", "dead letters", "gold", "lost", "doubled")
+    for name in names:
+        table.add_column(name, justify="right")
+    for topic, account in outcome.accounts.items():
+        figures = (
+            outcome.produced.total(topic),
+            account.bronze,
+            account.silver,
+            account.dead,
+            sum(account.gold.values()),
+            account.lost + account.lost_ids,
+            account.doubled + account.doubled_ids,
+        )
+        table.add_row(topic, *[f"{figure:,}" for figure in figures])
+    reasons = Table(box=None, pad_edge=False, header_style="bold")
+    reasons.add_column("dead letters by rule")
+    reasons.add_column("rows", justify="right")
+    for rule, count in outcome.as_dict()["dead_letters_by_rule"].items():
+        reasons.add_row(rule, f"{count:,}")
+    verdict = (
+        "Every record is accounted for exactly once."
+        if outcome.complete
+        else "NOT every record is accounted for: see lost, doubled, and --json."
+    )
+    seconds = ", ".join(f"{step} {took:.1f}" for step, took in outcome.seconds.items())
+    return Group(table, "", reasons, "", verdict, f"seconds: {seconds}")
+
+
 def to_json(outcome: Outcome) -> str:
     """The outcome as JSON for programs."""
     return json.dumps(outcome.as_dict(), indent=2)
@@ -137,11 +172,6 @@ def to_json(outcome: Outcome) -> str:
 
 def _lap(since: float) -> float:
     return time.monotonic() - since
-
-
-def _line(report: RunReport) -> str:
-    dead = f", {report.dead} dead letters" if report.dead else ""
-    return f"{report.table}: {report.kept} rows{dead} in {report.seconds:.1f} s"
 
 
 def _summed(counts: Any) -> dict[str, int]:

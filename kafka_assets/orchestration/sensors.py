@@ -177,15 +177,15 @@ def verdict(tick: Tick, chain: Chain, failures: Failures) -> Verdict:
     asked_before = said.get("started") == version_of(state)
     if asked_before and tick.now - said.get("at", 0.0) < SAME_OFFSETS_SECONDS:
         return Verdict(
-            False, f"{lag} records wait that the last run could not read (an open transaction?)"
+            False, f"lag {lag}, which the last run could not read (an open transaction?)"
         )
     if lag < 0:
         return Verdict(True, "the topic's offsets went back")
     if lag >= tick.settings.min_records:
-        return Verdict(True, f"{lag} records wait")
+        return Verdict(True, f"lag {lag}")
     if chain.topic.topic in tick.aged:
-        return Verdict(True, f"{lag} records wait, some too long")
-    return Verdict(False, f"{lag} records wait, fewer than {tick.settings.min_records}")
+        return Verdict(True, f"lag {lag}, some of it too old")
+    return Verdict(False, f"lag {lag}, below {tick.settings.min_records}")
 
 
 def lag_of(chain: Chain, state: TopicState, last: Last) -> int:

@@ -122,3 +122,11 @@ class RunReport:
         Negative when the function returned more rows than it was given.
         """
         return None if self.decoded is None else self.decoded - self.returned
+
+
+def summary(report: RunReport) -> str:
+    """A report as one line for people."""
+    if report.batches == 0:
+        return f"{report.table}: nothing new ({report.seconds:.1f} s)"
+    dead = f", {report.dead:,} dead letters" if report.dead else ""
+    return f"{report.table}: {report.kept:,} rows{dead} in {report.seconds:.1f} s"

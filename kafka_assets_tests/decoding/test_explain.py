@@ -1,0 +1,52 @@
+"""The reason for an undecodable payload; none of these tests needs a JVM."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from pyspark.sql import types as t
+
+from kafka_assets.decoding.explain import explain_json
+from kafka_assets_tests.decoding.corpus import DEFAULT, GROUPS, ID_NOTE, Dead, Group, one
+from kafka_assets_tests.decoding.harness import as_bytes
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.name)
+def test_every_dead_payload_has_its_reason_and_no_other_payload_has_one(group: Group) -> None:
+    wrong = []
+    for payload, expected in group.cases:
+        reason = explain_json(as_bytes(payload), group.schema, group.options)
+        fits = expected.reason in (reason or "") if isinstance(expected, Dead) else reason is None
+        if not fits:
+            wrong.append((str(payload)[:80], expected, reason))
+    assert wrong == []
+
+
+def test_a_reason_never_quotes_more_than_80_characters_of_a_value() -> None:
+    reason = explain_json(b'{"x":"%s"}' % (b"9" * 5000), one(t.LongType()), DEFAULT)
+    assert reason is not None
+    assert "..." in reason
+    assert len(reason) < 110
+
+
+def test_a_payload_of_ten_megabytes_is_read_whole() -> None:
+    payload = b'{"note":"%s"}' % (b"x\\n" * 3_500_000)
+    assert explain_json(payload, ID_NOTE, DEFAULT) is None
+    reason = explain_json(payload + b"}", ID_NOTE, DEFAULT)
+    assert reason == f"characters after the JSON object, at character {len(payload)}"
+
+
+def test_the_reason_can_be_found_where_our_package_is_not_importable() -> None:
+    check = (
+        "import sys, pathlib; sys.modules['kafka_assets'] = None; names = {'__name__': 'sent'};"
+        "exec(compile(pathlib.Path(sys.argv[1]).read_text(), 'sent', 'exec'), names);"
+        "from pyspark.sql.types import StructType;"
+        "print(names['explain_json'](None, StructType(), None))"
+    )
+    path = sys.modules[explain_json.__module__].__file__
+    assert path is not None
+    command = [sys.executable, "-c", check, path]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert found.stdout == "null value (tombstone)\n"
