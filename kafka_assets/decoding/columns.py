@@ -10,7 +10,14 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
-from kafka_assets.decoding.explain import EPOCH, EPOCH_SECONDS, ZONED_TIMESTAMP, ZONELESS_TIMESTAMP
+from kafka_assets.decoding.explain import (
+    EPOCH,
+    EPOCH_SECONDS,
+    ZONED_MINUTES,
+    ZONED_SECONDS,
+    ZONELESS_MINUTES,
+    ZONELESS_SECONDS,
+)
 from kafka_assets.options import JsonOptions
 
 
@@ -70,11 +77,16 @@ def timestamp(text: Column, options: JsonOptions, *, bare: Column | None = None)
         bare: true where the token is a number, which can only be an epoch.
     """
     quoted = F.lit(True) if bare is None else ~bare
-    zoned = quoted & text.rlike(ZONED_TIMESTAMP)
-    found = F.when(zoned, _with_seconds(text).try_cast("timestamp"))
+    full = quoted & text.rlike(ZONED_SECONDS)
+    found = F.when(full, text.try_cast("timestamp"))
     if options.zoneless_timestamps == "utc":
-        utc = F.concat(_with_seconds(text), F.lit("Z")).try_cast("timestamp")
-        found = found.when(quoted & text.rlike(ZONELESS_TIMESTAMP), utc)
+        utc = F.concat(text, F.lit("Z")).try_cast("timestamp")
+        found = found.when(quoted & text.rlike(ZONELESS_SECONDS), utc)
+        utc = F.concat(text, F.lit(":00Z")).try_cast("timestamp")
+        found = found.when(quoted & text.rlike(ZONELESS_MINUTES), utc)
+    # Spark reads no offset behind bare minutes.
+    whole = F.concat(F.substring(text, 1, 16), F.lit(":00"), F.substr(text, F.lit(17)))
+    found = found.when(quoted & text.rlike(ZONED_MINUTES), whole.try_cast("timestamp"))
     if options.epoch_timestamps != "dead_letter":
         seconds = options.epoch_timestamps == "seconds"
         per_second, convert = (1, F.timestamp_seconds) if seconds else (1000, F.timestamp_millis)
@@ -88,13 +100,8 @@ def timestamp(text: Column, options: JsonOptions, *, bare: Column | None = None)
 
 def timestamp_ntz(text: Column) -> Column:
     """The wall-clock time that this text names; null when it names none or has an offset."""
-    return F.when(text.rlike(ZONELESS_TIMESTAMP), _with_seconds(text).try_cast("timestamp_ntz"))
-
-
-def _with_seconds(text: Column) -> Column:
-    """Spark reads no offset behind bare minutes."""
-    minutes = F.concat(F.substring(text, 1, 16), F.lit(":00"), F.substr(text, F.lit(17)))
-    return F.when(F.substring(text, 17, 1) == ":", text).otherwise(minutes)
+    shape = text.rlike(ZONELESS_SECONDS) | text.rlike(ZONELESS_MINUTES)
+    return F.when(shape, text.try_cast("timestamp_ntz"))
 
 
 def missing(value: Column, declared: t.DataType) -> Column | None:

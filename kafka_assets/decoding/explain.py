@@ -35,13 +35,13 @@ INTEGER = r"^-?(?:0|[1-9][0-9]*)" + _END
 NOT_ZERO = r"^-?[0-9.]*[1-9]"
 DATE = r"^(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}" + _END
 EPOCH = r"^-?(?:0|[1-9][0-9]{0,14})" + _END
-_LOCAL = (
-    r"^(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}[T ](?:[01][0-9]|2[0-3]):[0-5][0-9]"
-    r"(?::[0-5][0-9](?:\.[0-9]{1,6}0*)?)?"
-)
+_MINUTES = r"^(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}[T ](?:[01][0-9]|2[0-3]):[0-5][0-9]"
+_SECONDS = r":[0-5][0-9](?:\.[0-9]{1,6}0*)?"
 _OFFSET = r"(?:Z|[+-](?:0[0-9]|1[0-7])(?::?[0-5][0-9])?|[+-]18(?::?00)?)"
-ZONED_TIMESTAMP = _LOCAL + _OFFSET + _END
-ZONELESS_TIMESTAMP = _LOCAL + _END
+ZONED_SECONDS = _MINUTES + _SECONDS + _OFFSET + _END
+ZONED_MINUTES = _MINUTES + _OFFSET + _END
+ZONELESS_SECONDS = _MINUTES + _SECONDS + _END
+ZONELESS_MINUTES = _MINUTES + _END
 # The last character of a padded group must carry no bits that decoding would drop.
 BASE64 = (
     r"^(?:[A-Za-z0-9+/]{4})*+"
@@ -265,19 +265,23 @@ def _in_float_range(text: str, declared: t.DataType) -> bool:
 
 
 def _is_timestamp(text: str, is_text: bool, declared: t.DataType, options: JsonOptions) -> bool:
-    zoneless = re.search(ZONELESS_TIMESTAMP, text) is not None
+    zoneless = _has_shape(text, ZONELESS_SECONDS, ZONELESS_MINUTES)
     if is_text and zoneless:
         allowed = isinstance(declared, t.TimestampNTZType) or options.zoneless_timestamps == "utc"
         return allowed and _is_day(text[:10])
     if isinstance(declared, t.TimestampNTZType):
         return False
-    if is_text and re.search(ZONED_TIMESTAMP, text):
+    if is_text and _has_shape(text, ZONED_SECONDS, ZONED_MINUTES):
         return _is_day(text[:10])
     if options.epoch_timestamps == "dead_letter" or not re.search(EPOCH, text):
         return False
     per_second = 1 if options.epoch_timestamps == "seconds" else 1000
     first, last = EPOCH_SECONDS
     return first * per_second <= int(text) < (last + 1) * per_second
+
+
+def _has_shape(text: str, *shapes: str) -> bool:
+    return any(re.search(shape, text) for shape in shapes)
 
 
 def _is_day(text: str) -> bool:

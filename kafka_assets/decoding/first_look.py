@@ -50,8 +50,6 @@ def read_schema(schema: t.StructType) -> t.StructType:
 
 
 def _read_leaf(declared: t.DataType) -> t.DataType:
-    if isinstance(declared, t.DecimalType):
-        return t.VariantType()  # exact up to 38 digits, and knows whether it was quoted
     if isinstance(declared, t.ByteType):
         return t.IntegerType()  # as a byte, 200 would silently become -56
     if isinstance(declared, t.TimestampType | t.TimestampNTZType | t.DateType | t.BinaryType):
@@ -95,8 +93,6 @@ class FirstLook:
         return self._leaf(parsed, declared)
 
     def _leaf(self, parsed: Column, declared: t.DataType) -> Column:
-        if isinstance(declared, t.DecimalType):
-            return F.try_variant_get(parsed, "$", declared.simpleString())
         if isinstance(declared, t.TimestampType):
             return timestamp(parsed, self.options)
         if isinstance(declared, t.TimestampNTZType):
@@ -157,7 +153,7 @@ class FirstLook:
         if isinstance(declared, t.StringType):
             return [*self._is_string(before, name), *self._not_replaced(before)]
         if isinstance(declared, t.DecimalType):
-            return [_exact_decimal(before, after, declared)]
+            return [self._is_whole_decimal(before, name)]
         if isinstance(declared, t.BinaryType):
             return [after.isNotNull(), *self._is_string(before, name)]
         if isinstance(declared, t.FloatType | t.DoubleType):
@@ -204,6 +200,24 @@ class FirstLook:
             ~F.contains(parsed, F.lit("?")) | ~F.contains(self.text, F.lit("\\u")),
         ]
 
+    def _is_whole_decimal(self, parsed: Column, name: str | None) -> Column:
+        """The value's text begins with that in the payload: nothing but zeros was added.
+
+        Spark rounds, and drops commas inside quotes.
+        """
+        if name is None:
+            return F.lit(False)
+        token = self._token(name)
+        digits = F.btrim(token, F.lit(_QUOTE))
+        quotes = F.startswith(token, F.lit(_QUOTE)) == F.endswith(token, F.lit(_QUOTE))
+        begins = F.startswith(parsed.cast("string"), digits) & ~F.endswith(digits, F.lit("."))
+        return begins & quotes & (digits != "")
+
+    def _token(self, name: str) -> Column:
+        """What stands behind the last `"name":`, up to a comma or a closing bracket."""
+        behind = F.substring_index(self.text, f'"{name}":', -1)
+        return F.btrim(F.substring_index(behind, ",", 1), F.lit(" \t\n\r}]"))
+
     def _in_range(self, number: Column) -> Column:
         # A zero may be what is left of 1e-999, or of very many digits.
         small = [F.contains(self.text, F.lit(sign)) for sign in ("e-", "E-", "0" * 40)]
@@ -232,11 +246,13 @@ class FirstLook:
         head = F.call_function("substring_index", self.text, F.lit(_QUOTE), count)
         return F.octet_length(head) + 1 + F.octet_length(tail) == F.octet_length(self.text)
 
-    def _quotes(self, parsed: Column, declared: t.DataType) -> Column:
+    def _quotes(self, parsed: Column, declared: t.DataType, name: str = "") -> Column:
         """Quotation marks of a value that is not null."""
         if isinstance(declared, t.StructType):
             return _sum(
-                _if_present(parsed.getField(f.name), lambda v, f=f: 2 + self._quotes(v, f.dataType))  # type: ignore[misc]
+                _if_present(
+                    parsed.getField(f.name), lambda v, f=f: 2 + self._quotes(v, f.dataType, f.name)
+                )  # type: ignore[misc]
                 for f in declared.fields
             )
         if isinstance(declared, t.ArrayType):
@@ -247,11 +263,8 @@ class FirstLook:
             keys = 2 * F.size(parsed)
             return keys + _total(F.map_values(parsed), lambda x: self._quotes(x, inner))
         if isinstance(declared, t.DecimalType):
-            return F.when(F.schema_of_variant(parsed) == "STRING", 2).otherwise(0)
-        if (
-            isinstance(declared, t.TimestampType)
-            and self.options.epoch_timestamps != "dead_letter"
-        ):
+            return F.when(F.startswith(self._token(name), F.lit(_QUOTE)), 2).otherwise(0)
+        if isinstance(declared, t.TimestampType) and self.options.epoch_timestamps != "dead_letter":
             return F.when(parsed.rlike(EPOCH), 0).otherwise(2)
         return F.lit(2 if _quoted(declared) else 0)
 
@@ -262,7 +275,9 @@ class FirstLook:
         for f in struct.fields:
             value = parsed.getField(f.name)
             if f.name in names:
-                written = [F.contains(self.text, F.lit(f'"{f.name}":{gap}null')) for gap in ("", " ")]
+                written = [
+                    F.contains(self.text, F.lit(f'"{f.name}":{gap}null')) for gap in ("", " ")
+                ]
                 marks.append(F.when(value.isNull() & any_of(written), 2).otherwise(0))
             if isinstance(f.dataType, t.StructType):
                 inner = f.dataType
@@ -287,15 +302,6 @@ class FirstLook:
     def _own_braces(self, parsed: Column, declared: t.DataType) -> Column:
         own = isinstance(declared, t.StructType | t.MapType)
         return int(own) + self._braces(parsed, declared)
-
-
-def _exact_decimal(before: Column, after: Column, declared: t.DecimalType) -> Column:
-    """The text of the number is the beginning of the value's text: only zeros were added."""
-    kind = F.schema_of_variant(before)
-    text = F.try_variant_get(before, "$", "string")
-    same = F.startswith(after.cast("string"), text) & ~F.endswith(text, F.lit("."))
-    # A number with an exponent or more than 38 digits has become a double.
-    return (kind == "VOID") | ((kind != "DOUBLE") & F.coalesce(same, F.lit(False)))
 
 
 def _sum(parts: Iterable[Column]) -> Column:

@@ -71,8 +71,10 @@ def keys_allowed(marked: Column, declared: t.DataType, options: JsonOptions) -> 
         inner = declared.valueType
         return let(
             F.from_json(marked, map_type(_TEXT)),
-            lambda members: _distinct(members)
-            & _each(F.map_values(members), lambda x: keys_allowed(x, inner, options), inner),
+            lambda members: (
+                _distinct(members)
+                & _each(F.map_values(members), lambda x: keys_allowed(x, inner, options), inner)
+            ),
         )
     if isinstance(declared, t.ArrayType):
         inner = declared.elementType

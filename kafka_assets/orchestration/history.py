@@ -29,6 +29,7 @@ IN_FLIGHT = (
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.SUSPENDED,
     dg.DagsterRunStatus.CANCELING,
 )
 ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)

@@ -54,7 +54,10 @@ def session_conf(settings: Settings) -> dict[str, str]:
         **CONF,
         "spark.jars": jars,
         "spark.driver.memory": settings.spark.driver_memory,
-        "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Dkafka_assets.log={level} "
+        # Strict decoding makes generated methods that HotSpot would leave interpreted.
+        "spark.executor.extraJavaOptions": "-XX:-DontCompileHugeMethods",
+        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:-DontCompileHugeMethods "
+        f"-Dkafka_assets.log={level} "
         f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
         **settings.spark.conf,
     }

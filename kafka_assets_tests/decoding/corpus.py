@@ -208,7 +208,10 @@ GROUPS = [
             ('{"f":16777217,"u":1}', kept(None, None, None, 16777216.0)),
             ('{"f":1e39}', Dead("1e39 is not a float")),
             ('{"f":1e-60}', Dead("1e-60 is not a float")),
-            ('{"f":340282346638528859811704183484516925440}', kept(*[None] * 3, 2.0**128 - 2.0**104)),
+            (
+                '{"f":340282346638528859811704183484516925440}',
+                kept(*[None] * 3, 2.0**128 - 2.0**104),
+            ),
         ],
     ),
     Group(
@@ -256,6 +259,13 @@ GROUPS = [
             (_x("12300e-4"), kept(Decimal("1.23"))),
             (_x("0e-9"), kept(Decimal("0.00"))),
             (_x("-0"), kept(Decimal("0.00"))),
+            (_x("0e9999"), kept(Decimal("0.00"))),
+            (_x("0e-9999"), kept(Decimal("0.00"))),
+            (_x('1.5,"u":2'), kept(Decimal("1.50"))),
+            (_x('"1.5","u":2'), kept(Decimal("1.50"))),
+            (_x('1.5,"u":{"x":1.234}'), kept(Decimal("1.50"))),
+            (_x('1.234,"u":{"x":1.23}'), Dead("without rounding")),
+            (_x('1.234,"u\\"x":1.23'), Dead("without rounding")),
             (_x("1." + "0" * 60), kept(Decimal("1.00"))),
             (_x("1.23456"), Dead("1.23456 does not fit decimal(6,2) without rounding")),
             (_x("1.2" + "0" * 50 + "1"), Dead("without rounding")),
@@ -301,6 +311,8 @@ GROUPS = [
             (_x('"2025-01-05T10:20:30"'), kept(FIFTH)),
             (_x('"2025-01-05T10:20Z"'), kept(FIFTH.replace(second=0))),
             (_x('"2025-01-05T10:20:30.123456Z"'), kept(FIFTH.replace(microsecond=123456))),
+            (_x('"2025-01-05T10:20"'), kept(FIFTH.replace(second=0))),
+            (_x('"2025-01-05T10:20+0000"'), kept(FIFTH.replace(second=0))),
             (_x('"2025-01-05T10:20:30.5Z"'), kept(FIFTH.replace(microsecond=500000))),
             (_x('"2025-01-05T10:20:30.123456000Z"'), kept(FIFTH.replace(microsecond=123456))),
             (_x('"2025-01-05T10:20:30.1234567Z"'), Dead("is not a timestamp")),
@@ -359,7 +371,10 @@ GROUPS = [
     Group(
         "timestamps, milliseconds",
         one(t.TimestampType()),
-        [(_x("1736072430500"), kept(FIFTH.replace(microsecond=500000))), (_x("0"), kept(datetime(1970, 1, 1)))],
+        [
+            (_x("1736072430500"), kept(FIFTH.replace(microsecond=500000))),
+            (_x("0"), kept(datetime(1970, 1, 1))),
+        ],
         MILLIS,
     ),
     Group(
@@ -367,6 +382,7 @@ GROUPS = [
         struct(w=t.TimestampNTZType(), d=t.DateType(), b=t.BinaryType()),
         [
             ('{"w":"2025-01-05T10:20:30"}', kept(FIFTH, None, None)),
+            ('{"w":"2025-01-05 10:20"}', kept(FIFTH.replace(second=0), None, None)),
             ('{"w":"2025-01-05T10:20:30Z"}', Dead("is not a timestamp_ntz")),
             ('{"w":1736072430}', Dead("is not a timestamp_ntz")),
             ('{"d":"2024-02-29"}', kept(None, date(2024, 2, 29), None)),
@@ -427,7 +443,10 @@ GROUPS = [
         "nested, unknown fields refused",
         NESTED,
         [
-            ('{"place":{"name":"A"},"tags":{"anything":"1"}}', kept(None, ("A", None), None, {"anything": "1"}, None)),
+            (
+                '{"place":{"name":"A"},"tags":{"anything":"1"}}',
+                kept(None, ("A", None), None, {"anything": "1"}, None),
+            ),
             ('{"place":{"name":null,"height":null}}', kept(None, (None, None), *[None] * 3)),
             ('{"place":{"name":"A","u":1}}', Dead("unknown field place.u")),
             ('{"place":{"name":"A","id":null}}', Dead("unknown field place.id")),

@@ -29,7 +29,10 @@ def test_payloads_of_ten_megabytes_are_decoded_or_refused_like_small_ones(
     spark: SparkSession,
 ) -> None:
     group = GROUPS[0]
-    plain, escaped = b'{"id":1,"note":"%s"}' % (b"x" * 10**7), b'{"note":"%s"}' % (b'\\"' * 5 * 10**6)
+    plain, escaped = (
+        b'{"id":1,"note":"%s"}' % (b"x" * 10**7),
+        b'{"note":"%s"}' % (b'\\"' * 5 * 10**6),
+    )
     numbers = b'{"id":1,"other":[%s1]}' % (b"12345," * 10**6)
     payloads = [plain, escaped, numbers, plain + b"]}", escaped + b"x"]
     decoded = decode_all(spark, group.schema, payloads, group.options)

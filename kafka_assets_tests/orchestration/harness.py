@@ -47,7 +47,7 @@ class NoSpark(LazyPySparkResource):
         return None
 
 
-def pipeline(name: str = "events", **silver: Any) -> ModuleType:
+def pipeline(name: str = "events", **silver: Any) -> Any:
     """A topic with bronze, silver (late after ten minutes) and gold."""
     silver = {"freshness": timedelta(minutes=10), **silver}
     topic = ka.kafka_topic(name)
@@ -328,14 +328,14 @@ class Harness(AbstractContextManager["Harness"]):
         self.wait(seconds=1)
         return result.success
 
-    def queue(self, keys: Iterable[dg.AssetKey], tags: Mapping[str, str]) -> dg.DagsterRun:
-        """A run that was made and has not started."""
+    def leave_running(self, keys: Iterable[dg.AssetKey], tags: Mapping[str, str]) -> dg.DagsterRun:
+        """A run that goes on for ever."""
         job = self.defs.resolve_implicit_global_asset_job_def().get_subset(
             asset_selection=set(keys)
         )
         return self.instance.create_run_for_job(
             job,
-            status=dg.DagsterRunStatus.NOT_STARTED,
+            status=dg.DagsterRunStatus.STARTED,
             tags=dict(tags),
             asset_selection=frozenset(keys),
         )

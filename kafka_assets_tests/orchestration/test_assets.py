@@ -43,8 +43,11 @@ def harness(monkeypatch):
 def failure_of(harness: Harness) -> str:
     (record, *_) = harness.runs()
     run_id = record.dagster_run.run_id
-    events = harness.instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
-    return events[0].dagster_event.event_specific_data.error.message
+    (failure,) = harness.instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+    assert failure.dagster_event is not None
+    error = failure.dagster_event.step_failure_data.error
+    assert error is not None
+    return error.message
 
 
 def attempts_of(harness: Harness) -> int:

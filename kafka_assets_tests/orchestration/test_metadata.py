@@ -83,7 +83,7 @@ def test_a_stopped_batch_fails_the_rules_that_stopped_it(silver):
     (found,) = checks.failed_results(silver, error)
     assert (found.check_name, found.passed) == ("sane", False)
     assert found.severity == dg.AssetCheckSeverity.ERROR
-    assert "3 rows break amount < 1000000, first at events/1 offset 4" in found.description
+    assert "3 rows break amount < 1000000, first at events/1 offset 4" in (found.description or "")
 
 
 def test_figures_are_numbers_so_that_the_ui_plots_them(silver):
@@ -117,7 +117,7 @@ def test_columns_come_with_each_materialization(silver):
 
 
 def test_a_sample_of_dead_letters_is_a_table():
-    letters = [
+    letters: list[dict[str, object]] = [
         {
             "topic": "events",
             "partition": 0,
