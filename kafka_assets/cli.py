@@ -221,9 +221,7 @@ def demo(
         _demo_live(data, port, per_second, bad_ratio, seed)
 
 
-def _demo_once(
-    events: int, bad_ratio: float, seed: int, lake: Path | None, as_json: bool
-) -> None:
+def _demo_once(events: int, bad_ratio: float, seed: int, lake: Path | None, as_json: bool) -> None:
     from kafka_assets.demo.once import as_table, run_once, to_json
 
     outcome = run_once(

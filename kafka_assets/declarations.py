@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar
 
 from kafka_assets.errors import DeclarationError
 from kafka_assets.options import JsonOptions
@@ -103,7 +103,7 @@ class Table:
     place: Place
     expectations: tuple[Expectation, ...] = ()
     schema: str | None = None
-    json: JsonOptions = JsonOptions()
+    json: JsonOptions = field(default_factory=JsonOptions)
     freshness: timedelta | None = None
     reset_allowed: bool = True
     comment: str | None = None
@@ -398,10 +398,6 @@ def _expectations(rules: Mapping[str, Rule], action: Action) -> Callable[[F], F]
                 fix="write one Spark SQL condition on the columns that the function returns",
             )
 
-    @overload
-    def attach(target: Table) -> Table: ...
-    @overload
-    def attach(target: Author) -> Author: ...
     def attach(target: Any) -> Any:
         if isinstance(target, Table):
             return _with_unique(replace(target, expectations=(*new, *target.expectations)))
@@ -509,7 +505,7 @@ def _check_name(subject: str, place: Place, name: str, what: str) -> None:
             subject,
             str(place),
             f"{what} {name!r} is not snake_case",
-            fix="use lower-case letters, digits and single underscores, a letter first, at most 100",
+            fix="use lower-case letters, digits, single underscores; a letter first; at most 100",
         )
 
 

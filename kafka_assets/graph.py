@@ -7,12 +7,14 @@ to find.
 
 from __future__ import annotations
 
+import ast
 import difflib
 import hashlib
 import importlib
 import inspect
 import pkgutil
 import posixpath
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
@@ -81,6 +83,18 @@ class Node:
         (upstream,) = self.upstreams.values()
         return upstream
 
+    @property
+    def upstream_table(self) -> Node:
+        """The upstream of a table that reads one table.
+
+        Raises:
+            TypeError: It reads a topic.
+        """
+        upstream = self.only_upstream
+        if isinstance(upstream, Topic):
+            raise TypeError(f"table {self.name!r} reads the topic {upstream.name!r}, not a table")
+        return upstream
+
 
 @dataclass(frozen=True)
 class Graph:
@@ -114,12 +128,22 @@ class Graph:
 
 
 def _source_of(rule: Rule | Author) -> str:
+    """What a function does, as text: comments, docstring and decorators do not count."""
     if isinstance(rule, str):
         return rule
     try:
-        return inspect.getsource(rule)
-    except (OSError, TypeError):
-        return repr(rule.__code__.co_code)
+        tree = ast.parse(textwrap.dedent(inspect.getsource(rule)))
+    except (OSError, TypeError, SyntaxError):
+        # A lambda's source is only a part of a statement, and a shell's is not kept at all.
+        code = rule.__code__
+        constants = [c for c in code.co_consts if not inspect.iscode(c)]
+        return repr((code.co_code, constants, code.co_names))
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            function.decorator_list = []
+            if ast.get_docstring(function) is not None:
+                function.body = function.body[1:]
+    return ast.dump(tree)
 
 
 def pipeline_modules(modules: ModuleType | Iterable[ModuleType]) -> list[ModuleType]:
@@ -305,7 +329,8 @@ def _refuse_decoding_of_decoded(node: Node) -> None:
         raise DeclarationError(
             f"table {node.name!r}",
             str(node.table.place),
-            f"schema={node.table.schema!r} would decode {upstream.name!r}, which is decoded already",
+            f"schema={node.table.schema!r} would decode {upstream.name!r}, which is decoded "
+            "already",
             fix="remove schema=, or read the bronze table",
         )
 

@@ -1,4 +1,4 @@
-"""Small words that many tests use: a graph from declarations, records into a topic, rows of a table."""
+"""Small words that many tests use: a graph from declarations, records into a topic."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ def test_a_window_that_is_no_length_of_time_is_refused() -> None:
 
 @pytest.mark.parametrize("topic", ["", "a b", "a/b", "..", "x" * 250])
 def test_an_illegal_topic_name_is_refused(topic: str) -> None:
-    with pytest.raises(DeclarationError, match="no legal Kafka topic name|is not snake_case"):
+    with pytest.raises(DeclarationError, match=r"no legal Kafka topic name|is not snake_case"):
         ka.kafka_topic(topic)
 
 

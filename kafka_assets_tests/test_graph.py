@@ -64,9 +64,9 @@ def test_each_table_has_its_own_place_dead_letters_and_checkpoint(tmp_path: Path
 
 def test_the_same_declaration_imported_by_two_modules_is_one(tmp_path: Path) -> None:
     settings = ka.Settings(lake=str(tmp_path), schemas=tmp_path)
-    assert list(
-        build_graph([module_of(EVENTS, raw), module_of(EVENTS, raw)], settings).tables
-    ) == ["raw"]
+    assert list(build_graph([module_of(EVENTS, raw), module_of(EVENTS, raw)], settings).tables) == [
+        "raw"
+    ]
 
 
 def test_an_unknown_upstream_is_named_with_the_closest_known_name(tmp_path: Path) -> None:
@@ -116,7 +116,9 @@ def test_two_tables_at_one_path_are_refused_also_when_only_case_differs(tmp_path
     assert "is in the way of table 'raw'" in refused(tmp_path, EVENTS, raw, copy)
 
 
-@pytest.mark.parametrize("path", ["../outside", "/etc", "_checkpoints/x", "a/../../b", "s3://b/x", "dlq/x"])
+@pytest.mark.parametrize(
+    "path", ["../outside", "/etc", "_checkpoints/x", "a/../../b", "s3://b/x", "dlq/x"]
+)
 def test_a_path_that_leaves_the_lake_is_refused(tmp_path: Path, path: str) -> None:
     @ka.streaming_table(layer="silver", path=path)
     def lost(raw: Any) -> Any:
@@ -188,3 +190,34 @@ def test_the_code_version_follows_the_function_the_rules_and_the_schema(tmp_path
     again = graph(tmp_path, EVENTS, raw, clean).tables["clean"].code_version
     ruled = graph(tmp_path, EVENTS, raw, ka.expect("new", "x < 9")(clean))
     assert before == again != ruled.tables["clean"].code_version
+
+
+def test_a_comment_or_docstring_changes_no_code_version(tmp_path: Path) -> None:
+    def plain() -> ka.Table:
+        @ka.streaming_table(layer="silver")
+        def copy(raw: Any) -> Any:
+            return raw
+
+        return copy
+
+    def commented() -> ka.Table:
+        @ka.streaming_table(layer="silver")
+        def copy(raw: Any) -> Any:
+            """A copy."""
+            # For no reason.
+            return raw
+
+        return copy
+
+    def other() -> ka.Table:
+        @ka.streaming_table(layer="silver")
+        def copy(raw: Any) -> Any:
+            return raw.limit(1)
+
+        return copy
+
+    versions = [
+        graph(tmp_path, EVENTS, raw, make()).tables["copy"].code_version
+        for make in (plain, commented, other)
+    ]
+    assert versions[0] == versions[1] != versions[2]

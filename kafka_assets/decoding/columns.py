@@ -13,12 +13,29 @@ from pyspark.sql import types as t
 from kafka_assets.decoding.explain import (
     EPOCH,
     EPOCH_SECONDS,
+    MAX_DEPTH,
     ZONED_MINUTES,
     ZONED_SECONDS,
     ZONELESS_MINUTES,
     ZONELESS_SECONDS,
 )
 from kafka_assets.options import JsonOptions
+
+
+_CORRUPT = t.StructField("_corrupt", t.StringType())
+_PARSER = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": _CORRUPT.name,
+    "maxNestingDepth": str(MAX_DEPTH),
+    "timeZone": "UTC",
+    "allowComments": "false",
+    "allowUnquotedFieldNames": "false",
+    "allowSingleQuotes": "false",
+    "allowNumericLeadingZeros": "false",
+    "allowNonNumericNumbers": "false",
+    "allowBackslashEscapingAnyCharacter": "false",
+    "allowUnquotedControlChars": "false",
+}
 
 
 def all_of(conditions: Iterable[Column]) -> Column:
@@ -43,9 +60,21 @@ def map_type(value: t.DataType) -> t.MapType:
     return t.MapType(t.StringType(), value, True)
 
 
-def nullable(declared: t.DataType) -> t.DataType:
-    """The same type, in which everything may be null and nothing has metadata or defaults."""
-    return rebuild(declared, lambda leaf: leaf, lambda name: name)
+def parse(text: Column, schema: t.DataType) -> Column:
+    """What Spark's parser makes of a text: the schema's fields, nullable, and `_corrupt`."""
+    read = rebuild(schema, lambda leaf: leaf, lambda name: name)
+    return F.from_json(text, t.StructType([*read, _CORRUPT]), _PARSER)  # type: ignore[misc]
+
+
+def is_object(parsed: Column) -> Column:
+    """Spark has parsed the beginning of the text as an object that fits the schema."""
+    return parsed.isNotNull() & parsed.getField(_CORRUPT.name).isNull()
+
+
+def complete(value: Column, schema: t.StructType, options: JsonOptions) -> Column:
+    """Nothing that the schema requires is missing, or the table does not mind."""
+    lacking = missing(value, schema) if options.missing_required == "dead_letter" else None
+    return F.lit(True) if lacking is None else ~lacking
 
 
 def rebuild(

@@ -57,6 +57,11 @@ _STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _JSON_SPACE = " \t\n\r"
 
 
+def body(shape: str) -> str:
+    """One of the shapes above without its anchors, to be part of a larger one."""
+    return shape.removeprefix("^").removesuffix(_END)
+
+
 class _Undecodable(Exception):
     """Carries the reason out of the walk."""
 
@@ -232,8 +237,7 @@ def _leaf_problem(value: Any, declared: t.DataType, options: JsonOptions) -> str
 def _decimal_problem(text: str, declared: t.DecimalType) -> str | None:
     if not re.search(DECIMAL, text):
         return f"{_show(text)} is not a {declared.simpleString()}"
-    sign, digits, exponent = Decimal(text).as_tuple()
-    assert isinstance(exponent, int)
+    _, digits, exponent = Decimal(text).as_tuple()
     significant = "".join(map(str, digits)).rstrip("0").lstrip("0")
     if not significant:
         return None

@@ -31,42 +31,20 @@ that it cannot prove exact gets the second.
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
-from kafka_assets.decoding.columns import let, missing
-from kafka_assets.decoding.explain import MAX_DEPTH
-from kafka_assets.decoding.first_look import FirstLook, read_schema
-from kafka_assets.decoding.second_look import (
-    CORRUPT,
-    exact,
-    exact_value,
-    keys_allowed,
-    mark,
-    marked_schema,
-    whole,
-)
+from kafka_assets.decoding.columns import complete, is_object, parse
+from kafka_assets.decoding.first_look import first_look
+from kafka_assets.decoding.second_look import second_look
 from kafka_assets.options import JsonOptions
 
 __all__ = ["JsonOptions", "check_schema", "decode_json"]
 
-_PARSER = {
-    "mode": "PERMISSIVE",
-    "columnNameOfCorruptRecord": CORRUPT,
-    "maxNestingDepth": str(MAX_DEPTH),
-    "allowComments": "false",
-    "allowUnquotedFieldNames": "false",
-    "allowSingleQuotes": "false",
-    "allowNumericLeadingZeros": "false",
-    "allowNonNumericNumbers": "false",
-    "allowBackslashEscapingAnyCharacter": "false",
-    "allowUnquotedControlChars": "false",
-}
 _STAGES = (
     "_json_text",
     "_json_parsed",
-    "_json_value",
     "_json_clean",
     "_json_second",
 )
@@ -106,22 +84,25 @@ def decode_json(
         ValueError: The schema has a type or a name that JSON cannot be decoded into.
     """
     check_schema(schema)
-    text, parsed, value, clean, second = (F.col(name) for name in _STAGES)
-    first = FirstLook(text, schema, options)
-    # One stage builds on the last and names it more than once, so Spark keeps them apart and
-    # computes each once. CASE WHEN is what keeps the second look from rows that do not need it.
-    # There are few, because Spark compiles no stage with a parser or a lambda into its loop.
-    stages = (
-        F.col(value_col).cast("string"),
-        F.from_json(text, read_schema(schema), _PARSER),
-        first.value(parsed),
-        _is_object(parsed) & first.clean(parsed, value),
-        F.when(~clean & _is_object(parsed), _second_look(text, schema, options)),
+    text, parsed, clean, second = (F.col(name) for name in _STAGES)
+    is_clean = is_object(parsed) & first_look(text, parsed, schema, options)
+    # CASE WHEN is what keeps the second look from rows that do not need it. There are few stages,
+    # because Spark copies each row between them, and each is used more than once by the next, so
+    # that Spark does not merge them and compute one twice.
+    looked = (
+        frame.withColumn("_json_text", F.col(value_col).cast("string"))
+        .withColumn("_json_parsed", parse(text, schema))
+        .withColumns(
+            {
+                "_json_clean": is_clean,
+                "_json_second": F.when(
+                    parsed.isNotNull() & ~is_clean, second_look(text, schema, options)
+                ),
+            }
+        )
     )
-    looked = frame
-    for name, stage in zip(_STAGES, stages, strict=True):
-        looked = looked.withColumn(name, stage)
-    good = F.when(clean, _complete(value, schema, options)).otherwise(second.isNotNull())
+    value = F.struct(*[parsed.getField(name).alias(name) for name in schema.names])
+    good = F.when(clean, complete(value, schema, options)).otherwise(second.isNotNull())
     # An expression that Spark takes for random stops it from pushing a later filter below the
     # parser, which would then run twice.
     barrier = F.spark_partition_id() < 0
@@ -176,36 +157,3 @@ def _check_names(path: str, struct: t.StructType) -> None:
         other = seen.setdefault(name.lower(), name)
         if not name or other is not name:
             raise ValueError(f"{where}: name {name!r} is empty or differs from {other!r} in case")
-
-
-def _second_look(text: Column, schema: t.StructType, options: JsonOptions) -> Column:
-    """The exact value of a suspect payload; null where it is undecodable."""
-
-    def decoded(marked: Column, parsed: Column, value: Column) -> Column:
-        good = (
-            _complete(value, schema, options)
-            & exact(parsed, value, schema)
-            & keys_allowed(marked, schema, options)
-        )
-        return F.when(_is_object(parsed) & good, value)
-
-    def read(marked: Column) -> Column:
-        return let(
-            F.from_json(marked, marked_schema(schema), _PARSER),
-            lambda parsed: let(
-                exact_value(parsed, schema, options),
-                lambda value: decoded(marked, parsed, value),
-            ),
-        )
-
-    return F.when(whole(text), let(mark(text), read))
-
-
-def _is_object(parsed: Column) -> Column:
-    return parsed.isNotNull() & parsed.getField(CORRUPT).isNull()
-
-
-def _complete(value: Column, schema: t.StructType, options: JsonOptions) -> Column:
-    """Nothing that the schema requires is missing, or the table does not mind."""
-    lacking = missing(value, schema) if options.missing_required == "dead_letter" else None
-    return F.lit(True) if lacking is None else ~lacking

@@ -17,8 +17,11 @@ from pyspark.sql import types as t
 
 from kafka_assets.decoding.columns import (
     all_of,
+    complete,
+    is_object,
     let,
     map_type,
+    parse,
     rebuild,
     timestamp,
     timestamp_ntz,
@@ -26,7 +29,6 @@ from kafka_assets.decoding.columns import (
 from kafka_assets.decoding.explain import BASE64, DATE, DECIMAL, INTEGER, NOT_ZERO
 from kafka_assets.options import JsonOptions
 
-CORRUPT = "_corrupt"
 _STRING = r'"((?:[^"\\]++|\\.)*+)"'
 _BEFORE_A_NUMBER = r'\G((?:"(?:[^"\\]++|\\.)*+"|[^"0-9-])*+)'
 _NUMBER = r"(-?[0-9][0-9.eE+-]*+)"
@@ -34,11 +36,34 @@ _HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _TEXT = t.StringType()
 
 
-def marked_schema(schema: t.StructType) -> t.StructType:
-    """The schema that reads a marked text: every leaf a string, every name with its mark."""
-    marked = rebuild(schema, lambda _: _TEXT, lambda name: f"~{name}")
-    assert isinstance(marked, t.StructType)
-    return marked.add(CORRUPT, _TEXT)
+def second_look(text: Column, schema: t.StructType, options: JsonOptions) -> Column:
+    """The exact value of a suspect payload; null where it is undecodable.
+
+    Args:
+        text: the payload.
+        schema: what the table declares.
+        options: the table's choices.
+    """
+    marked_schema = rebuild(schema, lambda _: _TEXT, lambda name: f"~{name}")
+
+    def checked(marked: Column, parsed: Column, value: Column) -> Column:
+        good = (
+            complete(value, schema, options)
+            & exact(parsed, value, schema)
+            & keys_allowed(marked, schema, options)
+        )
+        return F.when(is_object(parsed) & good, value)
+
+    def read(marked: Column) -> Column:
+        return let(
+            parse(marked, marked_schema),
+            lambda parsed: let(
+                exact_value(parsed, schema, options),
+                lambda value: checked(marked, parsed, value),
+            ),
+        )
+
+    return F.when(whole(text), let(mark(text), read))
 
 
 def mark(text: Column) -> Column:

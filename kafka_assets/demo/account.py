@@ -15,7 +15,7 @@ from kafka_assets.settings import Settings
 from kafka_assets.sources.kafka import KafkaAdmin
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 ID_IN_PAYLOAD = r'"(?:event_id|order_id)" ?: ?"([^"\\]+)"'
 """How an event's unique id stands in the raw bytes, also of events that do not decode."""
@@ -74,15 +74,12 @@ def accounts(graph: Graph, session: SparkSession, settings: Settings) -> dict[st
         SourceError: The broker cannot be asked.
     """
     states = KafkaAdmin(settings.kafka).describe(t.topic for t in graph.topics.values())
-    return {
-        topic.topic: _account(
-            topic,
-            sum(end - states[topic.topic].earliest[p] for p, end in states[topic.topic].end.items()),
-            graph,
-            session,
-        )
-        for topic in graph.topics.values()
-    }
+    found = {}
+    for topic in graph.topics.values():
+        state = states[topic.topic]
+        records = sum(end - state.earliest[p] for p, end in state.end.items())
+        found[topic.topic] = _account(topic, records, graph, session)
+    return found
 
 
 def _account(topic: Topic, records: int, graph: Graph, session: SparkSession) -> Account:
@@ -124,11 +121,11 @@ def _read(session: SparkSession, path: str) -> DataFrame:
 
 
 def _id_column(node: Node) -> str:
-    assert node.payload is not None
-    return next(name for name in ("event_id", "order_id") if name in node.payload.names)
+    names = () if node.payload is None else node.payload.names
+    return next(name for name in ("event_id", "order_id") if name in names)
 
 
-def _id_of(value: str) -> object:
+def _id_of(value: str) -> Column:
     from pyspark.sql import functions as F
 
     text = F.coalesce(F.try_validate_utf8(F.col(value).cast("string")), F.lit(""))

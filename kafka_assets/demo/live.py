@@ -107,9 +107,7 @@ def _watch(
             return
 
 
-def _part_ended(
-    folder: Path, broker: Broker, dagster: subprocess.Popen[bytes]
-) -> KafkaAssetsError:
+def _part_ended(folder: Path, broker: Broker, dagster: subprocess.Popen[bytes]) -> KafkaAssetsError:
     part = "the broker" if not broker.alive else "Dagster"
     log = broker.log_file if not broker.alive else folder / "dagster.log"
     tail = "\n".join(log.read_text(errors="replace").splitlines()[-10:])
@@ -209,5 +207,3 @@ def wait_for_ui(address: str, ended: threading.Event, timeout: float = 120) -> b
                 return True
         time.sleep(0.3)
     return False
-
-

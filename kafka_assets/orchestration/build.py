@@ -6,10 +6,8 @@ before anything runs.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
@@ -43,7 +41,7 @@ def build_defs(
         SettingsError: A setting cannot be used.
     """
     settings = settings if settings is not None else Settings()
-    graph = build_graph(pipeline_modules(modules), settings)
+    graph = build_graph(modules, settings)
     return graph_defs(graph, settings)
 
 
@@ -81,18 +79,3 @@ def graph_defs(
         # One JVM for a run, not one for each table.
         executor=dg.in_process_executor,
     )
-
-
-def pipeline_modules(modules: ModuleType | Iterable[ModuleType]) -> list[ModuleType]:
-    """The modules given, and for a package all modules in it, in a stable order."""
-    given = [modules] if isinstance(modules, ModuleType) else list(modules)
-    found = [module for one in given for module in (one, *_inside(one))]
-    return list(dict.fromkeys(found))
-
-
-def _inside(module: ModuleType) -> Iterator[ModuleType]:
-    path = getattr(module, "__path__", None)
-    if path is not None:
-        inside = pkgutil.walk_packages(path, f"{module.__name__}.")
-        for name in sorted(info.name for info in inside):
-            yield importlib.import_module(name)

@@ -127,7 +127,7 @@ def kafka_lag_sensor(
         target=dg.AssetSelection.assets(*sorted({k for c in chains for k in c.keys})),
         default_status=dg.DefaultSensorStatus.RUNNING,
         minimum_interval_seconds=settings.sensor.interval_seconds,
-        description="Starts the tables of a topic when records wait. Turn it off to pause all.",
+        description="Starts a topic's tables when records wait, and keeps idle ones fresh.",
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         asked = admin(settings.kafka)

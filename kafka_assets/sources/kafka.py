@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
+    IsolationLevel,
     KafkaError,
     KafkaException,
     TopicCollection,
@@ -118,11 +119,18 @@ class KafkaAdmin:
     def offsets(
         self, partitions: Iterable[TopicPartition], spec: OffsetSpec
     ) -> dict[tuple[str, int], int]:
-        """Offsets of many partitions in one call; -1 where no record fits a time."""
+        """Offsets of many partitions in one call; -1 where no record fits a time.
+
+        An open transaction's records do not count: Spark cannot read them yet.
+        """
         request = dict.fromkeys(partitions, spec)
         if not request:
             return {}
-        futures = self._client.list_offsets(request, request_timeout=self._timeout)
+        futures = self._client.list_offsets(
+            request,
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=self._timeout,
+        )
         return {
             (p.topic, p.partition): int(self._result(future, f"{p.topic}/{p.partition}").offset)
             for p, future in futures.items()

@@ -12,6 +12,7 @@ that it does not have replaces its own dead letters and is then written.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -116,8 +117,7 @@ def identity(session: SparkSession, checkpoint: str, batch_id: int) -> dict[str,
 
 def _lines(session: SparkSession, path: str) -> list[str]:
     if "://" not in path:
-        with open(path, encoding="utf-8") as file:
-            return file.read().splitlines()
+        return Path(path).read_text(encoding="utf-8").splitlines()
     return [row.value for row in session.read.text(path).collect()]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafka_assets.declarations import Topic
 from kafka_assets.errors import SourceError
@@ -19,9 +19,6 @@ from kafka_assets.streaming.plan import Planned
 from kafka_assets.streaming.report import Conservation, RuleResult, RunReport
 from kafka_assets.streaming.tables import Commit, LakeTable
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 SAMPLE = 5
 """Dead letters shown with a report."""
 
@@ -30,7 +27,6 @@ Offsets = Mapping[tuple[str, int], int]
 
 def report(
     node: Node,
-    session: SparkSession,
     *,
     planned: Planned,
     run_id: str,
@@ -44,7 +40,6 @@ def report(
 
     Args:
         node: The table.
-        session: For the sample of dead letters.
         planned: The table's columns.
         run_id: Id of the run.
         since: Version of the table that the last report ended at.
@@ -54,7 +49,7 @@ def report(
         ends: Takes the offsets that the table has come to, publishes them, and gives the topics'
             end offsets.
     """
-    table = _open(node.path)
+    table = LakeTable.existing(node.path)
     ours = [c for c in table.commits(after=since) if c.batch_id is not None and c.query_id]
     counts = [c.info["counts"] for c in ours if "counts" in c.info]
     letters = _letters(node, ours)
@@ -82,14 +77,14 @@ def report(
         conservation.append(
             Conservation("rows_returned", returned, kept + died, {"kept": kept, "dead": died})
         )
-    letters_table = LakeTable.open(node.dead_letters_path) if dead or letters else None
+    letters_table = LakeTable.open(node.dead_letters_path) if letters else None
     return RunReport(
         table=node.name,
         run_id=run_id,
         started=started,
         seconds=seconds,
         batches=len(ours),
-        rows_read=rows_read if rows_read is not None else kept if offsets else None,
+        rows_read=kept if reads_topic(node) and rows_read is None else rows_read,
         decoded=decoded,
         undecodable=undecodable,
         returned=returned,
@@ -106,17 +101,16 @@ def report(
         bytes_written=sum(c.bytes for c in ours),
         schema={f.name: f.dataType.simpleString() for f in planned.schema.fields},
         dead_letters_version=letters_table.data_version if letters_table is not None else None,
-        dead_letters_sample=_sample(node, session, letters),
+        dead_letters_sample=_sample(letters_table, letters),
         extra={"windows": sum(int(c.info.get("windows", 0)) for c in ours)}
         if node.table.kind == "windowed_table"
         else {},
     )
 
 
-def _open(path: str) -> LakeTable:
-    table = LakeTable.open(path)
-    assert table is not None, f"{path} was just written"
-    return table
+def reads_topic(node: Node) -> bool:
+    """Whether a table reads a topic itself."""
+    return any(isinstance(upstream, Topic) for upstream in node.upstreams.values())
 
 
 def _sum(counts: list[Any], figure: str) -> int:
@@ -176,7 +170,7 @@ def _offsets(
     ends = now.end_offsets(now.last_commit)
     at = {(upstream.topic, int(p)): int(o) for p, o in _of(ends, upstream).items()}
     if not ours:
-        return {}, at
+        return {f"{t}/{p}": (offset, offset) for (t, p), offset in at.items()}, at
     first = min(c.batch_id for c in ours if c.batch_id is not None)
     last = max(c.batch_id for c in ours if c.batch_id is not None)
     begin = _of(now.end_offsets(first - 1), upstream) if first > 0 else {}
@@ -192,7 +186,7 @@ def _of(offsets: list[Any], topic: Topic) -> dict[str, int]:
 
 
 def _lag(node: Node, at: Offsets, ends: Callable[[Offsets], Offsets]) -> int | None:
-    if not any(isinstance(u, Topic) for u in node.upstreams.values()):
+    if not reads_topic(node):
         return None
     try:
         now = ends(at)
@@ -220,7 +214,7 @@ def _rows_of_upstream(node: Node, checkpoint: str | None, ours: list[Commit]) ->
     end = _position(now.end_offsets(last))
     if start is None or end is None:
         return None
-    commits = _open(upstream.path).commits(after=max(start - 1, -1))
+    commits = LakeTable.existing(upstream.path).commits(after=max(start - 1, -1))
     between = [c for c in commits if start <= c.version < end and c.changed_data]
     if any(c.query_id is None for c in between):
         return None
@@ -233,21 +227,12 @@ def _position(offsets: list[Any]) -> int | None:
     return int(offsets[0]["reservoirVersion"])
 
 
-def _sample(
-    node: Node, session: SparkSession, letters: list[Commit]
-) -> tuple[Mapping[str, Any], ...]:
-    from pyspark.sql import functions as F
-
-    if not letters:
+def _sample(letters: LakeTable | None, commits: list[Commit]) -> tuple[Mapping[str, Any], ...]:
+    if letters is None or not commits:
         return ()
-    newest = max(letters, key=lambda c: c.version)
-    frame = session.read.format("delta").load(node.dead_letters_path)
-    rows = (
-        frame.filter(
-            (F.col("query_id") == newest.query_id) & (F.col("batch_id") == newest.batch_id)
-        )
-        .select("topic", "partition", "offset", "failed_rules", "reason", "value", "row")
-        .limit(SAMPLE)
-        .collect()
+    newest = max(commits, key=lambda c: c.version)
+    return letters.sample(
+        ("topic", "partition", "offset", "failed_rules", "reason", "value", "row"),
+        {"query_id": newest.query_id, "batch_id": newest.batch_id},
+        SAMPLE,
     )
-    return tuple(row.asDict(recursive=True) for row in rows)

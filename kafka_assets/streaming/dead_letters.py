@@ -52,7 +52,9 @@ def write_dead_letters(
         letters.append(_rule_letters(spec, decoded, rows, counts))
     if not letters:
         if commit["batch_id"] == spec.replayed:
-            rows.sparkSession.sql(f"DELETE FROM delta.`{spec.dead_letters_path}` WHERE {own}")
+            path = str(spec.dead_letters_path).replace("`", "``")
+            # The condition holds a UUID and a number that Spark made.
+            rows.sparkSession.sql(f"DELETE FROM delta.`{path}` WHERE {own}")  # noqa: S608
         return
     stamped = reduce(DataFrame.unionByName, letters).select(
         "*",
@@ -64,7 +66,8 @@ def write_dead_letters(
         F.current_timestamp().alias("died_at"),
     )
     if counts["dead"] + counts.get("undecodable", 0) <= SMALL_BATCH:
-        stamped = stamped.coalesce(1)
+        # A shuffle of few rows; coalesce would let one task look through the whole batch.
+        stamped = stamped.repartition(1)
     writer = stamped.write.format("delta").option("userMetadata", json.dumps(commit))
     if commit["batch_id"] == spec.replayed:
         writer = writer.mode("overwrite").option("replaceWhere", own)
@@ -74,7 +77,7 @@ def write_dead_letters(
 
 
 def _undecodable_letters(spec: BatchSpec, decoded: DataFrame) -> DataFrame:
-    explain = F.udf(spec.explain, "string")
+    explain = F.udf(spec.explain or _unexplained, "string")
     why = F.coalesce(explain(F.col("_raw")), F.lit("the payload does not decode"))
     return decoded.filter("_undecodable").select(
         F.col("_key").alias("key"),
@@ -88,6 +91,10 @@ def _undecodable_letters(spec: BatchSpec, decoded: DataFrame) -> DataFrame:
         why.alias("reason"),
         F.lit(None).cast("string").alias("row"),
     )
+
+
+def _unexplained(_payload: bytes | None) -> None:
+    """No reason is known."""
 
 
 def _rule_letters(

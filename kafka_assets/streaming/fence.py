@@ -106,8 +106,8 @@ def _refuse_other_table(node: Node, table: LakeTable, checkpoint: Checkpoint) ->
     if recorded != table.table_id and checkpoint.last_offsets >= 0:
         raise FenceRefused(
             "table_replaced",
-            f"table {node.name!r} at {node.path} is another table (id {table.table_id}) than the one "
-            f"that its checkpoint wrote (id {recorded}); the rows written before would be missing",
+            f"table {node.name!r} at {node.path} is not the table (id {table.table_id}) that "
+            f"its checkpoint wrote (id {recorded}); the rows written before would be missing",
             fix=f"restore the table, or move {node.path} and {node.checkpoint} away together",
         )
 
@@ -119,8 +119,9 @@ def _refuse_other_sources(node: Node, checkpoint: Checkpoint, sources: Mapping[s
         if before != now and checkpoint.last_offsets >= 0:
             raise FenceRefused(
                 "source_recreated",
-                f"table {node.name!r}: its upstream {name!r} was deleted and made anew (id {before} "
-                f"before, {now} now); going on from the saved offsets would skip its first rows",
+                f"table {node.name!r}: its upstream {name!r} was deleted and made anew (id "
+                f"{before} before, {now} now); going on from the saved offsets would skip its "
+                "first rows",
                 fix=f"move {node.path} and {node.checkpoint} away together to read {name!r} from "
                 "its start",
             )

@@ -101,7 +101,8 @@ def decoded_frame(raw: DataFrame, node: Node) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
-    assert node.payload is not None
+    if node.payload is None:
+        return raw
     value = F.col("value")
     from_topic = isinstance(node.only_upstream, Topic)
     raw_bytes = value if from_topic else F.when(F.col("_undecodable"), value)

@@ -112,8 +112,8 @@ def _gist(text: str) -> str:
 
 def _full_disk(node: Node, found: str, text: str) -> KafkaAssetsError:
     return LakeError(
-        f"table {node.name!r}: no space left on the disk of {node.path}; the batch that did not fit "
-        "was not committed",
+        f"table {node.name!r}: no space left on the disk of {node.path}; the batch that did "
+        "not fit was not committed",
         fix="free some space and run again",
     )
 
@@ -127,8 +127,8 @@ def _no_permission(node: Node, found: str, text: str) -> KafkaAssetsError:
 
 def _broker_gone(node: Node, found: str, text: str) -> KafkaAssetsError:
     return SourceError(
-        f"table {node.name!r}: the broker stopped answering ({found}); batches committed before are "
-        "kept",
+        f"table {node.name!r}: the broker stopped answering ({found}); batches committed "
+        "before are kept",
         fix="start the broker and run again",
         transient=True,
     )

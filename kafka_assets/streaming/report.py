@@ -76,7 +76,7 @@ class RunReport:
         rules: One result for each expectation, in declared order, also when nothing was read.
         conservation: The equalities that apply to this kind of table.
         offsets: `topic/partition` -> first offset read and the one after the last, for a table
-            that reads a topic.
+            that reads a topic; both are where it stands when nothing was read.
         lag: Records that the topics held beyond these offsets when the run ended; None for a
             table that reads no topic.
         version_from: Delta version of the table before the reported commits; None for a new table.

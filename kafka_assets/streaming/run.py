@@ -104,10 +104,12 @@ def run_table(
             position = fence.check(node, table, topics)
             await_query(_start(run, position), node)
             checkpoint = position.checkpoint.path
-        since = reported_version if reported_version is not None else table.version
+        since = table.version if reported_version is None else reported_version
+        if since > table.version:
+            # The table was made anew since: nothing of this one has been reported.
+            since = 0
         return collect.report(
             node,
-            session,
             planned=planned,
             run_id=run_id,
             since=since,
@@ -251,11 +253,9 @@ def _start_windows(run: Run, position: fence.Position, stream: DataFrame) -> Str
     table = run.node.table
     seconds = window_seconds(str(table.window))
     event_time = str(table.event_time)
-    upstream = run.node.only_upstream
-    assert isinstance(upstream, Node)
     spec = WindowSpec(
         table=by_value.sent(_spec(run, position), run.node),
-        upstream_path=upstream.path,
+        upstream_path=run.node.upstream_table.path,
         event_time=event_time,
         seconds=seconds,
         column=str(run.planned.window_column),

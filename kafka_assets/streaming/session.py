@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafka_assets.errors import RunFailed
 from kafka_assets.jars import java_command, spark_jars
@@ -30,6 +31,10 @@ CONF = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.parquet.compression.codec": "zstd",
+    # A batch is kept for seconds: compressing it costs more than it saves.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    # Never used, and made all the same: not in the folder that one stands in.
+    "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "kafka-assets-warehouse"),
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
     "spark.sql.streaming.stopTimeout": "60000",
@@ -46,7 +51,7 @@ LOGGING = Path(__file__).with_name("log4j2.properties")
 _lock = threading.Lock()
 
 
-def session_conf(settings: Settings) -> dict[str, str]:
+def session_conf(settings: Settings) -> dict[str, Any]:
     """All Spark settings of a session, as a Connect server needs them too."""
     jars = ",".join(str(jar) for jar in spark_jars())
     level = "warn" if settings.debug else "off"
@@ -103,5 +108,4 @@ def _connect(session_type: type[SparkSession], settings: Settings) -> SparkSessi
 
 
 def _java_home() -> str:
-    command = os.path.realpath(java_command())
-    return os.path.dirname(os.path.dirname(command))
+    return str(Path(java_command()).resolve().parents[1])

@@ -35,9 +35,9 @@ LETTERS_DDL = (
     "partition INT COMMENT 'Where the record came from.', "
     "offset BIGINT COMMENT 'Where the record came from.', "
     "timestamp TIMESTAMP COMMENT 'Timestamp of the Kafka record.', "
-    "failed_rules ARRAY<STRING> COMMENT 'Expectations that the row broke; empty when it did not decode.', "
+    "failed_rules ARRAY<STRING> COMMENT 'Rules that the row broke; empty when undecodable.', "
     "reason STRING COMMENT 'Why the row is here.', "
-    "row STRING COMMENT 'The row as the table would have had it, as JSON; null when it did not decode.', "
+    "row STRING COMMENT 'The row as JSON; null when undecodable.', "
     "batch_offsets STRING COMMENT 'End offsets of the batch.', "
     "query_id STRING COMMENT 'Checkpoint that the batch belongs to.', "
     "batch_id BIGINT COMMENT 'The batch in that checkpoint.', "
@@ -127,6 +127,20 @@ class LakeTable:
                 fix="check the path and its permissions; nothing was changed",
             ) from error
 
+    @classmethod
+    def existing(cls, path: str) -> LakeTable:
+        """The table at a path where there must be one.
+
+        Raises:
+            LakeError: There is none.
+        """
+        table = cls.open(path)
+        if table is None:
+            raise LakeError(
+                f"{path} holds no Delta table any more", fix="restore it, or run its table again"
+            )
+        return table
+
     @property
     def columns(self) -> dict[str, str]:
         """Column name -> type, in Spark's words."""
@@ -166,6 +180,18 @@ class LakeTable:
         """The last batch of a query that the table has, or -1."""
         version = self._log.transaction_version(query_id)
         return -1 if version is None else int(version)
+
+    def sample(
+        self, columns: tuple[str, ...], where: Mapping[str, Any], most: int
+    ) -> tuple[dict[str, Any], ...]:
+        """A few rows whose columns have these values."""
+        import pyarrow.dataset as ds
+
+        condition = ds.scalar(True)
+        for name, value in where.items():
+            condition = condition & (ds.field(name) == value)
+        found = self._log.to_pyarrow_dataset().scanner(columns=list(columns), filter=condition)
+        return tuple(found.head(most).to_pylist())
 
     def commits(self, *, after: int = -1, limit: int | None = None) -> list[Commit]:
         """Commits beyond a version, newest first."""
@@ -231,10 +257,7 @@ def ensure_table(
     if existing is None:
         columns = ", ".join(_column(f) for f in schema.fields)
         _create(session, path, columns, {**properties, **PROPERTIES}, comment, name)
-        existing = LakeTable.open(path)
-        if existing is None:
-            raise LakeError(f"table {name!r}: {path} was created and cannot be found")
-        return existing
+        return LakeTable.existing(path)
     return _widen(session, existing, schema, name)
 
 
@@ -246,10 +269,7 @@ def ensure_letters(session: SparkSession, path: str, table: str) -> LakeTable:
     properties = {"kafka_assets.table": table, "kafka_assets.layer": "dlq", **PROPERTIES}
     comment = f"Rows that did not make it into {table}, with their raw bytes and the reason."
     _create(session, path, LETTERS_DDL, properties, comment, f"dead letters of {table}")
-    found = LakeTable.open(path)
-    if found is None:
-        raise LakeError(f"dead letters of {table!r}: {path} was created and cannot be found")
-    return found
+    return LakeTable.existing(path)
 
 
 def _create(
@@ -289,7 +309,7 @@ def _widen(session: SparkSession, table: LakeTable, schema: StructType, name: st
         return table
     columns = ", ".join(_column(f) for f in new)
     session.sql(f"ALTER TABLE delta.`{_escaped(table.path)}` ADD COLUMNS ({columns})")
-    return LakeTable.open(table.path) or table
+    return LakeTable.existing(table.path)
 
 
 def _column(field: Any) -> str:

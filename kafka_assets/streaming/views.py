@@ -33,7 +33,11 @@ def run_view(node: Node, session: SparkSession, spec: BatchSpec, table: LakeTabl
     """
     from pyspark.errors import PySparkException
 
-    upstreams = {name: _open(up) for name, up in node.upstreams.items() if isinstance(up, Node)}
+    upstreams = {
+        name: LakeTable.existing(up.path)
+        for name, up in node.upstreams.items()
+        if isinstance(up, Node)
+    }
     made_from = {name: up.data_version for name, up in upstreams.items()}
     last = next((c for c in table.commits() if "made_from" in c.info), None)
     if (
@@ -58,9 +62,3 @@ def run_view(node: Node, session: SparkSession, spec: BatchSpec, table: LakeTabl
         raise translated(str(error), node) from None
     except PySparkException as error:
         raise translated(str(error), node) from error
-
-
-def _open(node: Node) -> LakeTable:
-    found = LakeTable.open(node.path)
-    assert found is not None, f"{node.path} was checked to exist"
-    return found

@@ -99,7 +99,8 @@ def _literal(seconds: int) -> str:
 
 
 def _latest(session: SparkSession, path: str) -> int:
-    return int(session.sql(f"DESCRIBE HISTORY delta.`{path}` LIMIT 1").collect()[0].version)
+    quoted = path.replace("`", "``")
+    return int(session.sql(f"DESCRIBE HISTORY delta.`{quoted}` LIMIT 1").collect()[0].version)
 
 
 def window_start(event_time: str, seconds: int) -> Column:

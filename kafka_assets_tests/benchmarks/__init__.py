@@ -1,1 +1,1 @@
-"""Figures that anyone can measure again: `make bench`. Ratios of one run, never limits of a test."""
+"""Figures that anyone can measure again: `make bench`. Ratios, never limits of a test."""

@@ -28,9 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BAD_RATIO = 0.01
-SCHEMA = (
-    "event_id STRING, time TIMESTAMP, version STRING, model STRING, heart_bpm INT, kcal DOUBLE"
-)
+SCHEMA = "event_id STRING, time TIMESTAMP, version STRING, model STRING, heart_bpm INT, kcal DOUBLE"
 
 
 def measure(events: int, rounds: int) -> dict[str, Any]:
