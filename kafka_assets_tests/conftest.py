@@ -5,6 +5,7 @@ A test that uses the fixture `spark` or `broker` is marked so; the rest run with
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(fixture)
 
 
+def engine() -> SparkSettings:
+    """A classic session, or the Connect server that the environment names."""
+    remote = os.environ.get("KAFKA_ASSETS_SPARK__REMOTE")
+    return SparkSettings(master="local[2]", remote=remote)
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A real Kafka broker, a process of its own, for all tests."""
@@ -40,7 +47,7 @@ def spark() -> SparkSession:
     """The session of this process."""
     from kafka_assets.streaming.session import spark_session
 
-    return spark_session(Settings(spark=SparkSettings(master="local[2]")))
+    return spark_session(Settings(spark=engine()))
 
 
 @pytest.fixture
@@ -57,5 +64,5 @@ def settings(tmp_path: Path, broker: Broker) -> Settings:
         lake=str(tmp_path / "lake"),
         schemas=tmp_path / "schemas",
         kafka=KafkaSettings(bootstrap_servers=broker.bootstrap),
-        spark=SparkSettings(master="local[2]"),
+        spark=engine(),
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from rich.console import Console
 
 from kafka_assets.declarations import Table, Topic
 from kafka_assets.graph import Graph, build_graph
@@ -46,3 +48,12 @@ def produce(bootstrap: str, topic: str, values: Iterable[bytes | str | None]) ->
         )
     assert producer.flush(30) == 0, "the broker did not take all records"
     assert not failed, failed
+
+
+def rendered(renderable: Any) -> str:
+    """What rich prints for something, as plain text."""
+    console = Console(width=200, file=io.StringIO())
+    console.print(renderable)
+    output = console.file
+    assert isinstance(output, io.StringIO)
+    return output.getvalue()

@@ -21,7 +21,6 @@ from kafka_assets.decoding.explain import (
 )
 from kafka_assets.options import JsonOptions
 
-
 _CORRUPT = t.StructField("_corrupt", t.StringType())
 _PARSER = {
     "mode": "PERMISSIVE",

@@ -42,12 +42,7 @@ from kafka_assets.options import JsonOptions
 
 __all__ = ["JsonOptions", "check_schema", "decode_json"]
 
-_STAGES = (
-    "_json_text",
-    "_json_parsed",
-    "_json_clean",
-    "_json_second",
-)
+_PARSED, _EXACT = "_json_parsed", "_json_exact"
 _LEAVES = (
     t.StringType,
     t.BooleanType,
@@ -84,34 +79,24 @@ def decode_json(
         ValueError: The schema has a type or a name that JSON cannot be decoded into.
     """
     check_schema(schema)
-    text, parsed, clean, second = (F.col(name) for name in _STAGES)
-    is_clean = is_object(parsed) & first_look(text, parsed, schema, options)
-    # CASE WHEN is what keeps the second look from rows that do not need it. There are few stages,
-    # because Spark copies each row between them, and each is used more than once by the next, so
-    # that Spark does not merge them and compute one twice.
-    looked = (
-        frame.withColumn("_json_text", F.col(value_col).cast("string"))
-        .withColumn("_json_parsed", parse(text, schema))
-        .withColumns(
-            {
-                "_json_clean": is_clean,
-                "_json_second": F.when(
-                    parsed.isNotNull() & ~is_clean, second_look(text, schema, options)
-                ),
-            }
-        )
-    )
+    text, parsed, exact = F.col(value_col).cast("string"), F.col(_PARSED), F.col(_EXACT)
     value = F.struct(*[parsed.getField(name).alias(name) for name in schema.names])
-    good = F.when(clean, complete(value, schema, options)).otherwise(second.isNotNull())
+    # CASE WHEN is what keeps the second look from rows that do not need it. The stages are few,
+    # because Spark copies each row between them; each is named more than once by the next, so that
+    # Spark does not merge them and compute one twice.
+    looked = frame.withColumn(_PARSED, parse(text, schema)).withColumn(
+        _EXACT,
+        F.when(
+            is_object(parsed) & first_look(text, parsed, schema, options),
+            F.when(complete(value, schema, options), value),
+        ).when(parsed.isNotNull(), second_look(text, schema, options)),
+    )
     # An expression that Spark takes for random stops it from pushing a later filter below the
     # parser, which would then run twice.
     barrier = F.spark_partition_id() < 0
     return looked.withColumns(
-        {
-            "_decoded": F.when(clean & good, value).otherwise(second),
-            "_undecodable": ~good | barrier,
-        }
-    ).drop(*_STAGES)
+        {"_decoded": exact, "_undecodable": exact.isNull() | barrier},
+    ).drop(_PARSED, _EXACT)
 
 
 def check_schema(schema: t.StructType) -> None:

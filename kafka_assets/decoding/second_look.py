@@ -29,9 +29,9 @@ from kafka_assets.decoding.columns import (
 from kafka_assets.decoding.explain import BASE64, DATE, DECIMAL, INTEGER, NOT_ZERO
 from kafka_assets.options import JsonOptions
 
-_STRING = r'"((?:[^"\\]++|\\.)*+)"'
-_BEFORE_A_NUMBER = r'\G((?:"(?:[^"\\]++|\\.)*+"|[^"0-9-])*+)'
-_NUMBER = r"(-?[0-9][0-9.eE+-]*+)"
+_STRING = r'"([^"\\]*(?:\\.[^"\\]*)*+)"'
+_BEFORE_A_NUMBER = r'\G((?:"[^"\\]*(?:\\.[^"\\]*)*+"|[^"0-9-]+)*+)'
+_NUMBER = r"(-?[0-9][0-9.eE+-]*)"
 _HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _TEXT = t.StringType()
 

@@ -78,11 +78,12 @@ def accounts(graph: Graph, session: SparkSession, settings: Settings) -> dict[st
     for topic in graph.topics.values():
         state = states[topic.topic]
         records = sum(end - state.earliest[p] for p, end in state.end.items())
-        found[topic.topic] = _account(topic, records, graph, session)
+        found[topic.topic] = account_of(topic, records, graph, session)
     return found
 
 
-def _account(topic: Topic, records: int, graph: Graph, session: SparkSession) -> Account:
+def account_of(topic: Topic, records: int, graph: Graph, session: SparkSession) -> Account:
+    """Account for one topic's records, of which the broker holds this many."""
     from pyspark.sql import functions as F
 
     chain = graph.downstream_of(topic.name)

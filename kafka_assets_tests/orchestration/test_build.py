@@ -11,7 +11,8 @@ import pytest
 
 import kafka_assets as ka
 from kafka_assets.errors import DeclarationError
-from kafka_assets.orchestration.build import build_defs, pipeline_modules
+from kafka_assets.graph import pipeline_modules
+from kafka_assets.orchestration.build import build_defs
 from kafka_assets.settings import Settings
 from kafka_assets_tests.orchestration.harness import pipeline
 

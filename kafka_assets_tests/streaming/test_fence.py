@@ -145,7 +145,8 @@ def test_an_upstream_table_made_anew_is_refused(bronze: Bronze) -> None:
 def test_a_batch_that_was_begun_and_not_finished_is_allowed(bronze: Bronze) -> None:
     bronze.produce(b"d")
     bronze.run()
-    (bronze.checkpoint / "commits" / "1").unlink()
+    for file in ("1", ".1.crc"):
+        (bronze.checkpoint / "commits" / file).unlink()
     bronze.produce(b"e")
     bronze.run()
     rows = bronze.spark.read.format("delta").load(bronze.node.path)

@@ -213,8 +213,9 @@ def test_what_a_dead_run_committed_is_reported_by_the_next(pipeline: Pipeline) -
 def test_a_batch_that_reached_the_table_is_not_written_again(pipeline: Pipeline) -> None:
     pipeline.produce(event("a", 1), event("c", -1), b"garbage")
     pipeline.run()
-    checkpoint = pipeline.graph.tables["clean"].checkpoint
-    (Path(checkpoint) / "commits" / "0").unlink()
+    commits = Path(pipeline.graph.tables["clean"].checkpoint) / "commits"
+    for file in ("0", ".0.crc"):
+        (commits / file).unlink()
     pipeline.graph = pipeline.graph_with(ka.expect_or_drop("new", "x > 50"))
     pipeline.run()
     assert pipeline.rows("clean", "id") == [("a",)]

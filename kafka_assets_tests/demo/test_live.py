@@ -1,0 +1,92 @@
+"""The live demo: real broker, real `dagster dev`; events reach gold and nobody touches anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+import urllib.request
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kafka_assets.demo.live import Demo, PartEnded, running_demo, wait_for_ui
+from kafka_assets.demo.screen import lines, render
+from kafka_assets.errors import BrokerError
+from kafka_assets_tests.helpers import rendered
+
+pytestmark = pytest.mark.dagster_dev
+
+PATIENCE_SECONDS = 360
+
+
+def until_gold(demo: Demo) -> dict[str, int | None]:
+    """Wait until all gold tables have rows, and give all tables' rows."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        rows = {line.name: line.rows for line in lines(demo.graph, demo.settings)}
+        if all(rows[name] for name in rows if name.startswith("gold/")):
+            return rows
+        time.sleep(2)
+    log = (demo.folder / "dagster.log").read_text(errors="replace")
+    raise AssertionError(f"no gold rows within {PATIENCE_SECONDS} s; {log[-3000:]}")
+
+
+def asked(address: str, query: str) -> dict[str, object]:
+    """Ask the UI's server."""
+    request = urllib.request.Request(
+        f"{address}/graphql",
+        data=json.dumps({"query": query}).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        found: dict[str, object] = json.load(answer)
+    return found
+
+
+@pytest.mark.timeout(600)
+def test_events_reach_gold_by_themselves_and_everything_stops(tmp_path: Path) -> None:
+    with running_demo(tmp_path, None, 5, 0.1, 1) as (demo, ended):
+        assert wait_for_ui(demo.address, ended)
+        rows = until_gold(demo)
+        assert rows["silver/tracker_silver"]
+        screen = rendered(render(demo.address, demo.graph, demo.settings))
+        assert "gold/tracker_hourly" in screen
+        runs = asked(demo.address, "{runsOrError{... on Runs{results{status tags{key value}}}}}")
+        tags = json.dumps(runs)
+        assert "kafka_lag" in tags
+        assert "FAILURE" not in tags
+        children = psutil.Process(os.getpid()).children(recursive=True)
+    time.sleep(1)
+    left = [p for p in children if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    ours = [p for p in left if "dagster" in " ".join(p.cmdline()) or "kafka.Kafka" in p.cmdline()]
+    assert ours == [], "processes of the demo are left"
+
+
+@pytest.mark.timeout(300)
+def test_a_part_that_ends_by_itself_stops_the_rest_and_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PartEnded, match="the broker ended by itself"):
+        kill_the_broker_of_a_demo(tmp_path)
+
+
+def kill_the_broker_of_a_demo(folder: Path) -> None:
+    with running_demo(folder, None, 5, 0.1, 1) as (_, ended):
+        children = psutil.Process(os.getpid()).children(recursive=True)
+        brokers = [p for p in children if "kafka.Kafka" in p.cmdline()]
+        (broker,) = [p for p in brokers if str(folder) in " ".join(p.cmdline())]
+        broker.kill()
+        assert ended.wait(30)
+
+
+def test_a_ui_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with (
+            pytest.raises(BrokerError, match=f"port {port} for the Dagster UI is in use"),
+            running_demo(tmp_path, port, 5, 0.1, 1),
+        ):
+            pass

@@ -1,0 +1,42 @@
+"""The core of a run on Spark Connect, where batches run on the server and know no package of ours.
+
+A process has one engine, so the same tests run once more in a process of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafka_assets.settings import Settings
+from kafka_assets_tests.streaming.connect_server import connect_server
+
+CORE = (
+    "test_events_reach_silver_gold_and_the_dead_letters",
+    "test_a_second_run_without_new_data_changes_nothing",
+    "test_a_late_row_corrects_its_window_and_no_other",
+    "test_a_broken_fail_rule_commits_nothing_of_its_batch",
+    "test_a_batch_that_reached_the_table_is_not_written_again",
+)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("broker")
+def test_the_core_of_a_run_is_the_same_on_spark_connect(tmp_path: Path, settings: Settings) -> None:
+    with connect_server(settings, tmp_path / "server.log") as address:
+        file = Path(__file__).with_name("test_run.py")
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header"]
+            + [f"{file}::{name}" for name in CORE],
+            env={**os.environ, "KAFKA_ASSETS_SPARK__REMOTE": address},
+            capture_output=True,
+            text=True,
+            timeout=500,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout[-6000:]
+    assert f"{len(CORE)} passed" in done.stdout
