@@ -113,8 +113,7 @@ def broker(
     """Run a Kafka broker on this machine until Ctrl-C. Its data stays for the next time."""
     from kafka_assets.demo.broker import Broker
 
-    # A service manager stops as a terminal does.
-    signal.signal(signal.SIGTERM, _interrupt)
+    _stop_in_order()
     try:
         with Broker(data, port=port) as running:
             out.print(
@@ -214,7 +213,7 @@ def demo(
     data: Annotated[Path, typer.Option(help="Folder of data, history and logs.")] = Path(".demo"),
 ) -> None:
     """Run a broker, sample events and all tables: live with the Dagster UI, or --once."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    _stop_in_order()
     if once:
         _demo_once(events, bad_ratio, seed, lake, as_json)
     else:
@@ -259,8 +258,14 @@ def _demo_live(
         out.print("Everything is stopped; data and history stay.", highlight=False)
 
 
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
+def _stop_in_order() -> None:
+    """A service manager stops as a terminal does, also where a shell made Ctrl-C be ignored."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
 
 
 if __name__ == "__main__":

@@ -34,17 +34,20 @@ STRING = rf'"{_PLAIN}(?:\\(?:[^u]|u(?![dD][89a-fA-F])){_PLAIN})*+"'
 _SCALAR = r'[^" \t\r\n,{}\[\]]+'
 _UNKNOWN_DEPTH = 4
 
+# Commas are read loosely, so a number must not end early and go on as the next one.
+_ENDED = "(?![0-9.eE+-])"
+_INTEGER = "-?[0-9]+" + _ENDED
 # So few digits that no number becomes zero or infinite.
 _FLOAT = r"-?[0-9]{1,30}(?:\.[0-9]{1,30})?"
 _LEAVES: dict[type[t.DataType], str] = {
     t.StringType: STRING,
     t.BooleanType: "(?:true|false)",
-    t.ByteType: "-?(?:1[01][0-9]|12[0-7]|[0-9]{1,2})",  # 200 would become -56
-    t.ShortType: "-?[0-9]+",
-    t.IntegerType: "-?[0-9]+",
-    t.LongType: "-?[0-9]+",
-    t.FloatType: _FLOAT,
-    t.DoubleType: _FLOAT + "(?:[eE][+-]?[0-9]{1,2})?",
+    t.ByteType: "-?(?:1[01][0-9]|12[0-7]|[0-9]{1,2})" + _ENDED,  # 200 would become -56
+    t.ShortType: _INTEGER,
+    t.IntegerType: _INTEGER,
+    t.LongType: _INTEGER,
+    t.FloatType: _FLOAT + _ENDED,
+    t.DoubleType: _FLOAT + "(?:[eE][+-]?[0-9]{1,2})?" + _ENDED,
     t.DateType: f'"{body(DATE)}"',
     t.TimestampNTZType: f'"{body(ZONELESS_SECONDS)}"',
     t.BinaryType: f'"{body(BASE64)}"',
@@ -113,7 +116,7 @@ class _Shapes:
 def _decimal(scale: int) -> str:
     fraction = rf"\.[0-9]{{1,{scale}}}0*" if scale else r"\.0+"
     number = f"-?(?:0|[1-9][0-9]*)(?:{fraction})?"
-    return f'(?:{number}|"{number}")'
+    return f'(?:{number}{_ENDED}|"{number}")'
 
 
 def _anything(depth: int) -> str:

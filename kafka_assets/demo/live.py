@@ -30,6 +30,13 @@ from kafka_assets.settings import Settings
 FIRST_EVENTS = 200
 """Sent at once for each topic when it is new, so that the tables have something to show."""
 
+WORKSPACE = """\
+load_from:
+  - python_module:
+      module_name: kafka_assets.definitions
+      location_name: kafka_assets
+"""
+
 
 class PartEnded(KafkaAssetsError):
     """A part of the demo ended by itself; the others were stopped."""
@@ -136,7 +143,9 @@ def _dagster(folder: Path, settings: Settings, port: int) -> Iterator[subprocess
         "PYTHONWARNINGS": "ignore",
     }
     guard = str(Path(__file__).with_name("guard.py"))
-    command = [sys.executable, "-m", "dagster", "dev", "-m", "kafka_assets.definitions"]
+    workspace = folder / "workspace.yaml"
+    workspace.write_text(WORKSPACE, encoding="utf-8")
+    command = [sys.executable, "-m", "dagster", "dev", "-w", str(workspace)]
     command += ["--host", "127.0.0.1", "--port", str(port)]
     # The guard ends Dagster when this process dies without a chance to do so.
     process = subprocess.Popen(

@@ -440,6 +440,29 @@ GROUPS = [
         ],
     ),
     Group(
+        "numbers in arrays",
+        struct(
+            b=t.ArrayType(t.ByteType()),
+            d=t.ArrayType(t.DecimalType(6, 2)),
+            f=t.ArrayType(t.FloatType()),
+            m=t.MapType(t.StringType(), t.ArrayType(t.DoubleType())),
+        ),
+        [
+            (
+                '{"b":[1,-2,null,127],"d":[1.5,"2.25",null]}',
+                kept([1, -2, None, 127], [Decimal("1.50"), Decimal("2.25"), None], None, None),
+            ),
+            ('{"b":[200]}', Dead("field b[0]: 200 is not a tinyint")),
+            ('{"b":[1,12.5]}', Dead("field b[1]: 12.5 is not a tinyint")),
+            ('{"d":[1.234]}', Dead("field d[0]: 1.234 does not fit")),
+            ('{"d":["1,5"]}', Dead("field d[0]: '1,5' is not")),
+            ('{"f":[1e39,2]}', Dead("field f[0]: 1e39 is not a float")),
+            ('{"m":{"a":[1e999]}}', Dead("field m.a[0]: 1e999 is not a double")),
+            ('{"m":{"a":[1.5],"b":[]}}', kept(None, None, None, {"a": [1.5], "b": []})),
+            ('{"m":{"a":[],"a":[]}}', Dead("duplicate field m.a")),
+        ],
+    ),
+    Group(
         "nested, unknown fields refused",
         NESTED,
         [

@@ -54,7 +54,7 @@ def plain(value: Any, declared: t.DataType) -> Any:
     return bytes(value) if isinstance(value, bytearray) else value
 
 
-def read_strictly(payload: bytes, schema: t.StructType, options: JsonOptions) -> Any:
+def read_strictly(payload: str, schema: t.StructType, options: JsonOptions) -> Any:
     """What Python's own json and Decimal make of a payload that is known to be decodable."""
     numbers = {"parse_float": Decimal, "parse_int": Decimal}
     return _typed(json.loads(payload, **numbers), schema, options)  # type: ignore[arg-type]
