@@ -1,8 +1,9 @@
 """The first look: what every row pays for, and which rows need no other.
 
-One `from_json`, and one regular expression that proves its result exact (`shape` says how). Rows in
-another order than the schema's, or with fields that it does not name, take a second expression and
-a count of keys. Whatever does not match is only *suspect*.
+One regular expression proves that `from_json` will read the text exactly (`shape` says how), and
+then it does. Rows in another order than the schema's, or with fields that it does not name, take a
+second expression and a count of keys. Whatever does not match is only *suspect*, and is never given
+to this parser: one number like 1e999999999 in a decimal field keeps Spark busy for hours.
 """
 
 from __future__ import annotations
@@ -11,17 +12,16 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
-from kafka_assets.decoding.columns import let
+from kafka_assets.decoding.columns import is_object, let, parse
 from kafka_assets.decoding.shape import any_order, in_order
 from kafka_assets.options import JsonOptions
 
 
-def first_look(text: Column, parsed: Column, schema: t.StructType, options: JsonOptions) -> Column:
-    """Whether the parsed value is the whole payload, exactly. Never null.
+def parse_shaped(text: Column, schema: t.StructType, options: JsonOptions) -> Column:
+    """The parsed payload where its shape allows no loss; null where it is suspect.
 
     Args:
         text: the payload.
-        parsed: what `from_json` made of it, without complaint.
         schema: what the table declares.
         options: the table's choices.
     """
@@ -29,8 +29,13 @@ def first_look(text: Column, parsed: Column, schema: t.StructType, options: Json
     shaped = text.rlike(in_order(schema, options)) | (
         text.rlike(any_order(schema, options)) & keys_once
     )
+    return F.when(shaped, parse(text, schema))
+
+
+def is_exact(parsed: Column, schema: t.StructType) -> Column:
+    """Spark could parse all of it, and no map has a key twice. Never null."""
     repeated = _repeated_key(parsed, schema)
-    return F.coalesce(shaped if repeated is None else shaped & ~repeated, F.lit(False))
+    return is_object(parsed) if repeated is None else is_object(parsed) & ~repeated
 
 
 def _distinct(keys: Column) -> Column:

@@ -25,8 +25,8 @@ Here belongs what a caller uses. The rules in plain words:
 - **Dates** are `yyyy-MM-dd`, and exist. **Binaries** are canonical base64 with padding.
 
 Every expression is the JVM's own and none throws because of data, so the plan runs in a stream, on
-a classic session and on Spark Connect. The first look is one `from_json` for all rows; only a row
-that it cannot prove exact gets the second.
+a classic session and on Spark Connect. The first look is one regular expression and one
+`from_json`; only a row that they cannot prove exact gets the second.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
-from kafka_assets.decoding.columns import complete, is_object, parse
-from kafka_assets.decoding.first_look import first_look
+from kafka_assets.decoding.columns import complete
+from kafka_assets.decoding.first_look import is_exact, parse_shaped
 from kafka_assets.decoding.second_look import second_look
 from kafka_assets.options import JsonOptions
 
@@ -84,12 +84,11 @@ def decode_json(
     # CASE WHEN is what keeps the second look from rows that do not need it. The stages are few,
     # because Spark copies each row between them; each is named more than once by the next, so that
     # Spark does not merge them and compute one twice.
-    looked = frame.withColumn(_PARSED, parse(text, schema)).withColumn(
+    looked = frame.withColumn(_PARSED, parse_shaped(text, schema, options)).withColumn(
         _EXACT,
-        F.when(
-            is_object(parsed) & first_look(text, parsed, schema, options),
-            F.when(complete(value, schema, options), value),
-        ).when(parsed.isNotNull(), second_look(text, schema, options)),
+        F.when(is_exact(parsed, schema), F.when(complete(value, schema, options), value)).otherwise(
+            second_look(text, schema, options)
+        ),
     )
     # An expression that Spark takes for random stops it from pushing a later filter below the
     # parser, which would then run twice.

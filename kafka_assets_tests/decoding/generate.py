@@ -134,8 +134,15 @@ def _leaf(random: Random, declared: t.DataType) -> str:
 
 def _decimal(random: Random, declared: t.DecimalType) -> str:
     digits = random.randrange(10 ** random.randrange(1, declared.precision + 1))
-    number = Decimal(random.choice([1, -1]) * digits).scaleb(-declared.scale)
-    text = random.choice([f"{number:f}", f"{number.normalize():f}", f"{number:e}", f"{number:f}"])
+    number = Decimal(f"{random.choice([1, -1]) * digits}e-{declared.scale}")
+    text = random.choice(
+        [
+            f"{number:f}",
+            f"{number:f}".rstrip("0").rstrip(".") if declared.scale else f"{number:f}",
+            f"{number:e}",
+            f"{number:f}",
+        ]
+    )
     if declared.scale and "." in text and "e" not in text:
         text += "0" * random.choice([0, 0, 3, 60])
     return f'"{text}"' if random.random() < 0.3 else text

@@ -7,7 +7,7 @@ import json
 import struct
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal, Inexact
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -17,6 +17,7 @@ from pyspark.sql import types as t
 from kafka_assets.decoding.json import decode_json
 from kafka_assets.options import JsonOptions
 
+EXACT = Context(prec=2000, traps=[Inexact])
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -74,7 +75,7 @@ def _typed(value: Any, declared: t.DataType, options: JsonOptions) -> Any:
 
 def _leaf(value: Any, declared: t.DataType, options: JsonOptions) -> Any:
     if isinstance(declared, t.DecimalType):
-        return Decimal(value).quantize(Decimal(1).scaleb(-declared.scale))
+        return EXACT.quantize(Decimal(value), Decimal(1).scaleb(-declared.scale))
     if isinstance(declared, t.FloatType):
         return struct.unpack("f", struct.pack("f", float(value)))[0]
     if isinstance(declared, t.DoubleType):
