@@ -237,7 +237,8 @@ def _leaf_problem(value: Any, declared: t.DataType, options: JsonOptions) -> str
 def _decimal_problem(text: str, declared: t.DecimalType) -> str | None:
     if not re.search(DECIMAL, text):
         return f"{_show(text)} is not a {declared.simpleString()}"
-    _, digits, exponent = Decimal(text).as_tuple()
+    number = Decimal(text).as_tuple()
+    digits, exponent = number.digits, int(number.exponent)
     significant = "".join(map(str, digits)).rstrip("0").lstrip("0")
     if not significant:
         return None

@@ -42,6 +42,7 @@ from kafka_assets.options import JsonOptions
 
 __all__ = ["JsonOptions", "check_schema", "decode_json"]
 
+_TIME_POLICY = "spark.sql.legacy.timeParserPolicy"
 _PARSED, _EXACT = "_json_parsed", "_json_exact"
 _LEAVES = (
     t.StringType,
@@ -76,9 +77,13 @@ def decode_json(
         null where `_undecodable`, a boolean that is never null, is true.
 
     Raises:
-        ValueError: The schema has a type or a name that JSON cannot be decoded into.
+        ValueError: The schema has a type or a name that JSON cannot be decoded into, or the session
+            is set to guess at dates, or to throw on them.
     """
     check_schema(schema)
+    policy = frame.sparkSession.conf.get(_TIME_POLICY)
+    if policy != "CORRECTED":
+        raise ValueError(f"{_TIME_POLICY}={policy}: dates are only read strictly with CORRECTED")
     text, parsed, exact = F.col(value_col).cast("string"), F.col(_PARSED), F.col(_EXACT)
     value = F.struct(*[parsed.getField(name).alias(name) for name in schema.names])
     # CASE WHEN is what keeps the second look from rows that do not need it. The stages are few,

@@ -89,13 +89,13 @@ def keys_allowed(marked: Column, declared: t.DataType, options: JsonOptions) -> 
     if isinstance(declared, t.StructType):
         struct = declared
         return let(
-            F.from_json(marked, map_type(_TEXT)),
+            F.from_json(marked, map_type(_TEXT).simpleString()),
             lambda members: all_of(_struct_keys(members, struct, options)),
         )
     if isinstance(declared, t.MapType):
         inner = declared.valueType
         return let(
-            F.from_json(marked, map_type(_TEXT)),
+            F.from_json(marked, map_type(_TEXT).simpleString()),
             lambda members: (
                 _distinct(members)
                 & _each(F.map_values(members), lambda x: keys_allowed(x, inner, options), inner)
