@@ -166,7 +166,7 @@ def _dead_letters_spec(node: Node) -> dg.AssetSpec:
         deps=[upstream_key(upstream) for upstream in node.upstreams.values()],
         description=f"Rows that did not make it into `{node.name}`: with their raw bytes, where "
         "they came from, and the reason.",
-        kinds={"deltalake"},
+        kinds={"deltalake", "dead_letters"},
         group_name=group_of(table.place),
         owners=list(table.owners),
         skippable=True,

@@ -84,6 +84,8 @@ def test_the_outcome_reads_as_a_table_and_as_json(outcome: Outcome) -> None:
     assert plain["conservation"]["orders_silver"]["rows_read"]["holds"]
 
 
+@pytest.mark.spark
+@pytest.mark.broker
 def test_the_command_prints_json_and_exits_0(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "kafka_assets.cli", "demo", "--once", "--json"]
     done = subprocess.run(

@@ -29,8 +29,8 @@ def test_a_table_has_one_writer(instance):
     assert pools.pool_granularity.value == "run"
 
 
-def test_two_runs_at_most(instance):
-    assert instance.get_concurrency_config().run_queue_config.max_concurrent_runs == 2
+def test_one_jvm_at_a_time(instance):
+    assert instance.get_concurrency_config().run_queue_config.max_concurrent_runs == 1
 
 
 def test_dead_runs_are_found(instance):

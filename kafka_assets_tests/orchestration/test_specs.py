@@ -30,7 +30,7 @@ KINDS = {
     "bronze": {"spark", "deltalake", "bronze"},
     "silver": {"spark", "deltalake", "silver"},
     "gold": {"spark", "deltalake", "gold"},
-    "dlq": {"deltalake"},
+    "dlq": {"deltalake", "dead_letters"},
 }
 
 CHECKS = {
