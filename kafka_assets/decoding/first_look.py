@@ -3,7 +3,7 @@
 One regular expression proves that `from_json` will read the text exactly (`shape` says how), and
 then it does. Rows in another order than the schema's, or with fields that it does not name, take a
 second expression and a count of keys. Whatever does not match is only *suspect*, and is never given
-to this parser: one number like 1e999999999 in a decimal field keeps Spark busy for hours.
+to this parser: one number like 1e999999999 in a decimal field keeps Spark busy for minutes.
 """
 
 from __future__ import annotations

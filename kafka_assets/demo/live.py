@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,7 +93,7 @@ def running_demo(
         stop, ended = threading.Event(), threading.Event()
         dagster = stack.enter_context(_dagster(folder, settings, port))
         sender = threading.Thread(
-            target=trickle, args=(broker.bootstrap, per_second, bad_ratio, seed, stop), daemon=True
+            target=_send, args=(broker.bootstrap, per_second, bad_ratio, seed, stop), daemon=True
         )
         sender.start()
         stack.callback(sender.join, 15)
@@ -103,6 +103,14 @@ def running_demo(
         yield Demo(f"http://127.0.0.1:{port}", settings, graph, folder), ended
         if ended.is_set():
             raise _part_ended(folder, broker, dagster)
+
+
+def _send(
+    bootstrap: str, per_second: float, bad_ratio: float, seed: int, stop: threading.Event
+) -> None:
+    # A broker that is gone is the watcher's to notice and to name.
+    with suppress(BrokerError):
+        trickle(bootstrap, per_second, bad_ratio, seed, stop)
 
 
 def _watch(
