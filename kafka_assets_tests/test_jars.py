@@ -148,7 +148,7 @@ def test_a_failed_fetch_changes_nothing_and_hides_credentials(
 ):
     script = (
         """case "$*" in *-version*) echo 'version "17"' >&2; exit 0;; esac\n"""
-        "echo 'Server access error at url https://me:pa55@mirror/x.jar'; exit 1"
+        "echo 'Server access error at url https://me:pa55@mirror/x'; exit 1"
     )
     fake_java(tmp_path / "jdk", script)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))

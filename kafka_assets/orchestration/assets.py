@@ -38,7 +38,7 @@ from kafka_assets.orchestration.names import (
     upstream_key,
 )
 from kafka_assets.settings import Settings
-from kafka_assets.streaming.report import RunReport
+from kafka_assets.streaming.report import RunReport, summary
 from kafka_assets.streaming.run import run_table
 
 RETRIES = dg.RetryPolicy(max_retries=2, delay=5, backoff=dg.Backoff.EXPONENTIAL)
@@ -103,7 +103,7 @@ def table_asset(
             if isinstance(error, ExpectationFailed):
                 yield from failed_results(node, error)
             raise _failure(node, error) from error
-        context.log.info(_summary(report))
+        context.log.info(summary(report))
         if not all(equality.holds for equality in report.conservation):
             _tag_failure(context, node, "rows_unaccounted")
         yield from _results(node, report, reported, last.get(dead_letters_key(node)))
@@ -208,10 +208,3 @@ def _kind(error: KafkaAssetsError) -> str:
 def _tag_failure(context: dg.AssetExecutionContext, node: Node, kind: str) -> None:
     tags = {FAILURE: kind, FAILED_TABLE: node.name, FAILED_CODE: lineage_version(node)}
     context.instance.add_run_tags(context.run.run_id, tags)
-
-
-def _summary(report: RunReport) -> str:
-    if report.batches == 0:
-        return f"{report.table}: nothing new"
-    dead = f", {report.dead} dead letters" if report.dead else ""
-    return f"{report.table}: {report.kept} rows{dead} in {report.seconds:.1f} s"
