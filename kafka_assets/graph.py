@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 
 from kafka_assets.declarations import (
     Author,
-    Place,
     Rule,
     Table,
     Topic,
@@ -117,14 +116,6 @@ class Graph:
                 reached.add(node.name)
                 found.append(node)
         return tuple(found)
-
-    def topics_of(self, node: Node) -> tuple[Topic, ...]:
-        """The topics that a table's rows come from, through all its upstreams."""
-        found: dict[str, Topic] = {}
-        for upstream in node.upstreams.values():
-            for topic in (upstream,) if isinstance(upstream, Topic) else self.topics_of(upstream):
-                found[topic.name] = topic
-        return tuple(found.values())
 
 
 def _source_of(rule: Rule | Author) -> str:
@@ -386,8 +377,3 @@ def _refuse_shared_paths(nodes: Iterable[Node]) -> None:
                     fix="give one of them another path=",
                 )
         placed.append(node)
-
-
-def place_of(declaration: Topic | Node) -> Place:
-    """Where a topic or table is declared."""
-    return declaration.place if isinstance(declaration, Topic) else declaration.table.place

@@ -7,6 +7,7 @@ Dagster, the command line and tests all come through `run_table`.
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -278,8 +279,6 @@ def _for_each(
 
 
 def _run_info(run: Run) -> str:
-    import json
-
     return json.dumps({"run_id": run.run_id, "code_version": run.node.code_version})
 
 
