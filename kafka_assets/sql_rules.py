@@ -1,10 +1,13 @@
-"""Whether a text is one SQL condition and nothing more.
+"""What can be known of a rule from its SQL text alone.
 
 The parser is sqlglot's for Spark. What only Spark can know, such as whether a column exists, is
 found by the plan, not here.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
 
 import sqlglot
 from sqlglot import exp
@@ -41,3 +44,60 @@ def rule_problem(rule: str) -> str | None:
     if isinstance(condition.this, exp.Alias | exp.Literal):
         return "not a condition"
     return None
+
+
+Operand = Literal["number", "string", "other"]
+"""What a column can be compared with: numbers with numbers, strings with strings."""
+
+_COMPARES = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between, exp.In)
+_HARMLESS = (
+    *_COMPARES,
+    exp.And,
+    exp.Or,
+    exp.Not,
+    exp.Paren,
+    exp.Neg,
+    exp.Is,
+    exp.Null,
+    exp.Boolean,
+    exp.Literal,
+    exp.Column,
+    exp.Identifier,
+)
+
+
+def cannot_raise(rule: str, columns: Mapping[str, Operand]) -> bool:
+    """Whether a rule can be tried on any row with these columns without stopping the query.
+
+    Under ANSI a cast or a division raises on some rows. A rule that only compares columns with
+    values of their own kind, or with null, never does. True means certain; False, that it is not.
+
+    Args:
+        rule: A text without `rule_problem`.
+        columns: Column name in lower case -> what it can be compared with.
+    """
+    condition = sqlglot.parse_one(rule, dialect="spark")
+    for part in condition.walk():
+        if not isinstance(part, _HARMLESS):
+            return False
+        if isinstance(part, exp.Column) and (part.table or part.name.lower() not in columns):
+            return False
+        if isinstance(part, _COMPARES) and len(_operands(part, columns)) != 1:
+            return False
+    return True
+
+
+def _operands(comparison: exp.Expression, columns: Mapping[str, Operand]) -> set[str]:
+    kinds: set[str] = set()
+    for child in comparison.iter_expressions():
+        value = child.unnest()
+        if isinstance(value, exp.Neg):
+            value = value.this.unnest()
+        if isinstance(value, exp.Literal):
+            kinds.add("string" if value.is_string else "number")
+        elif isinstance(value, exp.Column) and columns.get(value.name.lower()) != "other":
+            kinds.add(str(columns.get(value.name.lower())))
+        else:
+            # Two of these never make one kind.
+            kinds.update(("other", "unknown"))
+    return kinds

@@ -43,7 +43,7 @@ from kafka_assets.options import JsonOptions
 __all__ = ["JsonOptions", "check_schema", "decode_json"]
 
 _TIME_POLICY = "spark.sql.legacy.timeParserPolicy"
-_PARSED, _EXACT = "_json_parsed", "_json_exact"
+_PARSED, _FIRST, _SECOND = "_json_parsed", "_json_first", "_json_second"
 _LEAVES = (
     t.StringType,
     t.BooleanType,
@@ -74,7 +74,7 @@ def decode_json(
 
     Returns:
         The frame with `_decoded`, a struct of the schema's fields and types, all nullable, and
-        null where `_undecodable`, a boolean that is never null, is true.
+        all null where `_undecodable`, a boolean that is never null, is true.
 
     Raises:
         ValueError: The schema has a type or a name that JSON cannot be decoded into, or the session
@@ -84,23 +84,31 @@ def decode_json(
     policy = frame.sparkSession.conf.get(_TIME_POLICY)
     if policy != "CORRECTED":
         raise ValueError(f"{_TIME_POLICY}={policy}: dates are only read strictly with CORRECTED")
-    text, parsed, exact = F.col(value_col).cast("string"), F.col(_PARSED), F.col(_EXACT)
-    value = F.struct(*[parsed.getField(name).alias(name) for name in schema.names])
-    # CASE WHEN is what keeps the second look from rows that do not need it. The stages are few,
-    # because Spark copies each row between them; each is named more than once by the next, so that
-    # Spark does not merge them and compute one twice.
-    looked = frame.withColumn(_PARSED, parse_shaped(text, schema, options)).withColumn(
-        _EXACT,
-        F.when(is_exact(parsed, schema), F.when(complete(value, schema, options), value)).otherwise(
-            second_look(text, schema, options)
-        ),
+    text, parsed = F.col(value_col).cast("string"), F.col(_PARSED)
+    first, second = F.col(_FIRST), F.col(_SECOND)
+    # The stages are few, because Spark copies each row between them; each is named more than once
+    # by the next, so that Spark does not merge them and compute one twice.
+    proved = F.when(is_exact(parsed, schema), complete(parsed, schema, options))
+    looked = frame.withColumn(_PARSED, parse_shaped(text, schema, options)).withColumns(
+        {
+            _FIRST: proved,
+            # CASE WHEN is what keeps the second look from rows that do not need it.
+            _SECOND: F.when(proved.isNull(), second_look(text, schema, options)),
+        }
     )
     # An expression that Spark takes for random stops it from pushing a later filter below the
     # parser, which would then run twice.
     barrier = F.spark_partition_id() < 0
+    fields = [
+        F.when(first, parsed.getField(name)).otherwise(second.getField(name)).alias(name)
+        for name in schema.names
+    ]
     return looked.withColumns(
-        {"_decoded": exact, "_undecodable": exact.isNull() | barrier},
-    ).drop(_PARSED, _EXACT)
+        {
+            "_decoded": F.struct(*fields),
+            "_undecodable": ~F.coalesce(first, second.isNotNull()) | barrier,
+        },
+    ).drop(_PARSED, _FIRST, _SECOND)
 
 
 def check_schema(schema: t.StructType) -> None:

@@ -12,6 +12,7 @@ that it does not have replaces its own dead letters and is then written.
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kafka_assets.streaming.dead_letters import write_dead_letters
-from kafka_assets.streaming.expectations import checked, count
+from kafka_assets.streaming.expectations import broken_rows, checked, count, first_broken
 from kafka_assets.streaming.spec import MARK, SMALL_BATCH, BatchSpec
 
 
@@ -82,9 +83,11 @@ def write_batch(
         BatchRefused: A fail rule is broken, or rows lie outside of `replace`; nothing of the batch
             was committed.
     """
-    persisted = rows.persist() if decoded is None else None
-    try:
+    with ExitStack() as held:
+        if decoded is None:
+            held.callback(rows.persist().unpersist)
         counts = count(spec, decoded, rows, replace)
+        broken = _look_at_broken(spec, rows, counts, held)
         _refuse(spec, who, counts)
         commit = {
             **who,
@@ -94,11 +97,8 @@ def write_batch(
             **(extra or {}),
         }
         if spec.dead_letters_path is not None:
-            write_dead_letters(spec, decoded, rows, counts, commit)
+            write_dead_letters(spec, decoded, broken, counts, commit)
         _write_table(spec, rows, replace, counts, commit)
-    finally:
-        if persisted is not None:
-            persisted.unpersist()
 
 
 def identity(session: SparkSession, checkpoint: str, batch_id: int) -> dict[str, Any]:
@@ -119,6 +119,20 @@ def _lines(session: SparkSession, path: str) -> list[str]:
     if "://" not in path:
         return Path(path).read_text(encoding="utf-8").splitlines()
     return [row.value for row in session.read.text(path).collect()]
+
+
+def _look_at_broken(
+    spec: BatchSpec, rows: DataFrame, counts: dict[str, Any], held: ExitStack
+) -> DataFrame:
+    """The rows that break a rule, kept at hand, with the first of each written to the counts."""
+    broken = broken_rows(spec, rows)
+    found = [counts["rules"][rule.name] for rule in spec.rules]
+    if any(figures["broken"] for figures in found):
+        if sum(figures["broken"] for figures in found) <= SMALL_BATCH:
+            held.callback(broken.persist().unpersist)
+        for figures, first in zip(found, first_broken(spec, broken), strict=True):
+            figures["first"] = first
+    return broken
 
 
 def _refuse(spec: BatchSpec, who: dict[str, Any], counts: dict[str, Any]) -> None:

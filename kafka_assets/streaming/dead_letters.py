@@ -7,6 +7,7 @@ standard library, and modules of the same kind.
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from functools import reduce
 from typing import Any
 
@@ -26,6 +27,9 @@ RECORD = {
 }
 """Columns of a dead letter that say which Kafka record it was; null when rows have no `_source`."""
 
+AT = ["topic", "partition", "offset"]
+RAW_COLUMNS = ["key", "value", "headers"]
+
 
 def write_dead_letters(
     spec: BatchSpec,
@@ -40,23 +44,30 @@ def write_dead_letters(
         spec: The table.
         decoded: Persisted rows with `_undecodable` and `_raw`; None for a table that does not
             decode.
-        rows: What the function returned, with `_dead` and `_broken_<i>`.
+        rows: What the function returned and breaks a rule, with `_dead` and `_broken_<i>`.
         counts: From `expectations.count`.
         commit: What the commit carries.
     """
     own = f"query_id = '{commit['query_id']}' AND batch_id = {commit['batch_id']}"
-    letters = []
-    if decoded is not None and counts["undecodable"]:
-        letters.append(_undecodable_letters(spec, decoded))
-    if counts["dead"]:
-        letters.append(_rule_letters(spec, decoded, rows, counts))
-    if not letters:
+    if not counts["dead"] and not counts.get("undecodable"):
         if commit["batch_id"] == spec.replayed:
             path = str(spec.dead_letters_path).replace("`", "``")
             # The condition holds a UUID and a number that Spark made.
             rows.sparkSession.sql(f"DELETE FROM delta.`{path}` WHERE {own}")  # noqa: S608
         return
-    stamped = reduce(DataFrame.unionByName, letters).select(
+    with ExitStack() as held:
+        letters = []
+        if decoded is not None and counts["undecodable"]:
+            letters.append(_undecodable_letters(spec, decoded))
+        if counts["dead"]:
+            letters.append(_rule_letters(spec, decoded, rows, counts, held))
+        _write(spec, reduce(DataFrame.unionByName, letters), own, counts, commit)
+
+
+def _write(
+    spec: BatchSpec, letters: DataFrame, own: str, counts: dict[str, Any], commit: dict[str, Any]
+) -> None:
+    stamped = letters.select(
         "*",
         F.lit(json.dumps(commit["offsets"])).alias("batch_offsets"),
         F.lit(commit["query_id"]).alias("query_id"),
@@ -98,7 +109,11 @@ def _unexplained(_payload: bytes | None) -> None:
 
 
 def _rule_letters(
-    spec: BatchSpec, decoded: DataFrame | None, rows: DataFrame, counts: dict[str, Any]
+    spec: BatchSpec,
+    decoded: DataFrame | None,
+    rows: DataFrame,
+    counts: dict[str, Any],
+    held: ExitStack,
 ) -> DataFrame:
     drops = [(i, rule) for i, rule in enumerate(spec.rules) if rule.action == "drop"]
     names = [F.when(F.col(f"_broken_{i}"), F.lit(rule.name)) for i, rule in drops]
@@ -111,26 +126,47 @@ def _rule_letters(
     )
     if not spec.has_source:
         return dead.select("*", *[F.lit(None).cast(t).alias(c) for c, t in RECORD.items()])
-    return _with_record(spec, decoded, dead, counts)
+    return _with_record(spec, decoded, dead, counts, held)
 
 
 def _with_record(
-    spec: BatchSpec, decoded: DataFrame | None, dead: DataFrame, counts: dict[str, Any]
+    spec: BatchSpec,
+    decoded: DataFrame | None,
+    dead: DataFrame,
+    counts: dict[str, Any],
+    held: ExitStack,
 ) -> DataFrame:
-    at = ["topic", "partition", "offset"]
+    """Add the raw record: from the batch where it carries it, else from bronze by coordinates."""
     placed = dead.select("_source.*", "failed_rules", "reason", "row")
-    if spec.raw_path is None and decoded is not None:
-        raw = decoded.select(
-            *[f"_source.{name}" for name in at],
-            F.col("_key").alias("key"),
-            F.col("_raw").alias("value"),
-            F.col("_headers").alias("headers"),
-        )
-    else:
-        first, last = counts["dead_offsets"]
-        bronze = dead.sparkSession.read.format("delta").load(spec.raw_path)
-        near = bronze.filter(F.col("offset").between(first, last))
-        raw = near.select(*at, "key", "value", "headers")
-    if counts["dead"] <= SMALL_BATCH:
-        raw = F.broadcast(raw.join(F.broadcast(placed.select(*at).distinct()), at, "left_semi"))
-    return placed.join(raw, at, "left")
+    few = counts["dead"] <= SMALL_BATCH
+    if decoded is None:
+        return _from_bronze(spec, placed, counts, few)
+    carried = decoded.filter("_raw IS NOT NULL AND NOT _undecodable").select(
+        *[f"_source.{name}" for name in AT],
+        F.col("_key").alias("key"),
+        F.col("_raw").alias("value"),
+        F.col("_headers").alias("headers"),
+    )
+    found = placed.join(F.broadcast(carried) if few else carried, AT, "left")
+    if spec.raw_path is None:
+        return found
+    found = found.persist()
+    held.callback(found.unpersist)
+    missing = found.filter("value IS NULL").drop(*RAW_COLUMNS)
+    if missing.isEmpty():
+        return found
+    return found.filter("value IS NOT NULL").unionByName(_from_bronze(spec, missing, counts, few))
+
+
+def _from_bronze(
+    spec: BatchSpec, placed: DataFrame, counts: dict[str, Any], few: bool
+) -> DataFrame:
+    if spec.raw_path is None:
+        return placed.select("*", *[F.lit(None).cast(RECORD[c]).alias(c) for c in RAW_COLUMNS])
+    first, last = counts["dead_offsets"]
+    bronze = placed.sparkSession.read.format("delta").load(spec.raw_path)
+    near = bronze.filter(F.col("offset").between(first, last))
+    raw = near.select(*AT, *RAW_COLUMNS)
+    if few:
+        raw = F.broadcast(raw.join(F.broadcast(placed.select(*AT).distinct()), AT, "left_semi"))
+    return placed.join(raw, AT, "left")

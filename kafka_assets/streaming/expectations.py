@@ -31,7 +31,10 @@ def checked(spec: BatchSpec, returned: DataFrame) -> DataFrame:
 def count(
     spec: BatchSpec, decoded: DataFrame | None, rows: DataFrame, replace: str | None
 ) -> dict[str, Any]:
-    """Count rows, dead rows, and each rule's broken rows, in one pass.
+    """Count rows, dead rows, and each rule's broken rows.
+
+    The input is counted first and on its own: two aggregates at once over a batch that is not yet
+    in memory would wait for each other.
 
     Args:
         spec: The table and its rules.
@@ -41,42 +44,60 @@ def count(
         replace: The condition that all rows must meet; None for any.
 
     Returns:
-        Figures by name, with `rules` (name -> broken rows and the first one's coordinates) and
-        `dead_offsets` (lowest and highest offset of a dead row).
+        Figures by name, with `rules` (name -> broken rows) and `dead_offsets` (lowest and highest
+        offset of a dead row).
     """
-    source = _coordinates("_source") if spec.has_source else F.lit(None)
-    figures = [
-        F.count("*").alias("returned"),
-        F.count_if("_dead").alias("dead"),
-        F.min(F.when(F.col("_dead"), _offset(spec))).alias("first_dead"),
-        F.max(F.when(F.col("_dead"), _offset(spec))).alias("last_dead"),
-        F.count_if(~F.coalesce(F.expr(replace or "true"), F.lit(False))).alias("outside"),
-    ]
-    for i in range(len(spec.rules)):
-        broken = F.col(f"_broken_{i}")
-        figures.append(F.count_if(broken).alias(f"broken_{i}"))
-        figures.append(F.min(F.when(broken, source)).alias(f"first_{i}"))
-    counted = rows.agg(*figures)
+    given: dict[str, Any] = {}
     if decoded is not None:
         undecodable = F.col("_undecodable")
-        counted = counted.crossJoin(
-            decoded.agg(
-                F.count("*").alias("read"),
-                F.count_if(undecodable).alias("undecodable"),
-                F.count_if(~undecodable).alias("decoded"),
-            )
+        given = _figures(
+            decoded,
+            F.count("*").alias("read"),
+            F.count_if(undecodable).alias("undecodable"),
+            F.count_if(~undecodable).alias("decoded"),
         )
-    row = counted.collect()[0].asDict(recursive=True)
+    offset = F.when(F.col("_dead"), _offset(spec))
+    found = _figures(
+        rows,
+        F.count("*").alias("returned"),
+        F.count_if("_dead").alias("dead"),
+        F.min(offset).alias("first_dead"),
+        F.max(offset).alias("last_dead"),
+        F.count_if(~F.coalesce(F.expr(replace or "true"), F.lit(False))).alias("outside"),
+        *[F.count_if(f"_broken_{i}").alias(f"broken_{i}") for i in range(len(spec.rules))],
+    )
     rules = {
-        rule.name: {"broken": row[f"broken_{i}"], "first": row[f"first_{i}"]}
+        rule.name: {"broken": found.pop(f"broken_{i}"), "first": None}
         for i, rule in enumerate(spec.rules)
     }
-    kept = {k: v for k, v in row.items() if not k.startswith(("broken_", "first_", "last_"))}
-    return {**kept, "dead_offsets": [row["first_dead"], row["last_dead"]], "rules": rules}
+    offsets = [found.pop("first_dead"), found.pop("last_dead")]
+    return {**given, **found, "dead_offsets": offsets, "rules": rules}
 
 
-def _coordinates(source: str) -> Column:
-    return F.struct(*[F.col(f"{source}.{name}") for name in ("topic", "partition", "offset")])
+def broken_rows(spec: BatchSpec, rows: DataFrame) -> DataFrame:
+    """The rows that break any rule."""
+    broken = [F.col(f"_broken_{i}") for i in range(len(spec.rules))]
+    return rows.filter(reduce(Column.__or__, broken, F.lit(False)))
+
+
+def first_broken(spec: BatchSpec, broken: DataFrame) -> list[dict[str, Any] | None]:
+    """For each rule topic, partition and offset of the first row that breaks it.
+
+    Args:
+        spec: The rules.
+        broken: From `broken_rows`.
+    """
+    if not spec.has_source:
+        return [None] * len(spec.rules)
+    at = F.struct(*[F.col(f"_source.{name}") for name in ("topic", "partition", "offset")])
+    firsts = [
+        F.min(F.when(F.col(f"_broken_{i}"), at)).alias(str(i)) for i in range(len(spec.rules))
+    ]
+    return list(_figures(broken, *firsts).values())
+
+
+def _figures(frame: DataFrame, *figures: Column) -> dict[str, Any]:
+    return frame.agg(*figures).collect()[0].asDict(recursive=True)
 
 
 def _offset(spec: BatchSpec) -> Column:

@@ -16,9 +16,10 @@ from kafka_assets.decoding.json import decode_json
 from kafka_assets.errors import PlanError
 from kafka_assets.graph import Graph, Node
 from kafka_assets.sources import kafka
+from kafka_assets.sql_rules import Operand, cannot_raise
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 OURS = ("_source", "_key", "_headers")
@@ -92,8 +93,8 @@ def plan_table(node: Node, session: SparkSession) -> Planned:
 def decoded_frame(raw: DataFrame, node: Node) -> DataFrame:
     """Decode a raw frame for a table with `schema=`.
 
-    Raw bytes are the bulk of a row, so where a bronze table keeps them, only undecodable rows
-    carry theirs.
+    Raw bytes are the bulk of a row, so where a bronze table keeps them, only rows that will die
+    carry theirs: undecodable ones, and those that break a drop rule already before the function.
 
     Returns:
         The payload's fields, `_source`, `_key`, `_headers`, and for the batch `_raw` (the value
@@ -103,18 +104,36 @@ def decoded_frame(raw: DataFrame, node: Node) -> DataFrame:
 
     if node.payload is None:
         return raw
-    value = F.col("value")
+    dies = F.col("_undecodable")
+    for rule in _foreseen(node):
+        dies = dies | ~F.coalesce(rule, F.lit(False))
     from_topic = isinstance(node.only_upstream, Topic)
-    raw_bytes = value if from_topic else F.when(F.col("_undecodable"), value)
     decoded = decode_json(raw, "value", node.payload, node.table.json)
-    return decoded.select(
+    rows = decoded.select(
         "_decoded.*",
         F.struct("topic", "partition", "offset", "timestamp").alias("_source"),
         F.col("key").alias("_key"),
         F.col("headers").alias("_headers"),
-        raw_bytes.alias("_raw"),
+        F.col("value").alias("_raw"),
         "_undecodable",
     )
+    return rows if from_topic else rows.withColumn("_raw", F.when(dies, F.col("_raw")))
+
+
+def _foreseen(node: Node) -> list[Column]:
+    """Drop rules that can be tried on decoded rows, before the function, without raising."""
+    from pyspark.sql import functions as F
+
+    columns = {f.name.lower(): _operand(f.dataType.typeName()) for f in node.payload or ()}
+    rules = [e.rule for e in node.table.expectations if e.action == "drop"]
+    return [F.expr(r) for r in rules if isinstance(r, str) and cannot_raise(r, columns)]
+
+
+def _operand(type_name: str) -> Operand:
+    if type_name == "string":
+        return "string"
+    numbers = ("byte", "short", "integer", "long", "float", "double", "decimal")
+    return "number" if type_name in numbers else "other"
 
 
 def _input(node: Node, name: str, session: SparkSession) -> DataFrame:

@@ -31,6 +31,9 @@ CONF = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.parquet.compression.codec": "zstd",
+    "spark.hadoop.parquet.compression.codec.zstd.level": "1",
+    # Half the bytes of INT96, and with minimum and maximum in each file.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # A batch is kept for seconds: compressing it costs more than it saves.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
     # Never used, and made all the same: not in the folder that one stands in.

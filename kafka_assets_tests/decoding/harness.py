@@ -38,8 +38,9 @@ def decode_all(
     decoded = decode_json(frame, "value", schema, options)
     assert decoded.columns == ["number", "value", "_decoded", "_undecodable"]
     collected = decoded.orderBy("number").select(F.col("_undecodable"), F.col("_decoded")).collect()
-    assert [row._undecodable for row in collected] == [row._decoded is None for row in collected]
-    return [plain(row._decoded, schema) for row in collected]
+    nothing = tuple(None for _ in schema.names)
+    assert all(tuple(row._decoded) == nothing for row in collected if row._undecodable)
+    return [None if row._undecodable else plain(row._decoded, schema) for row in collected]
 
 
 def plain(value: Any, declared: t.DataType) -> Any:
