@@ -113,6 +113,7 @@ class Table:
     event_time: str | None = None
     window: str | None = None
     window_column: str | None = None
+    max_dead_share: float | None = None
 
     def __call__(self, *frames: Any, **named: Any) -> Any:
         """Run the author's function on plain DataFrames: no broker, no Delta, no Dagster."""
@@ -179,6 +180,7 @@ def streaming_table(
     owners: Sequence[str] = (),
     tags: Mapping[str, str] | None = None,
     path: str | None = None,
+    max_dead_share: float | None = None,
 ) -> Callable[[Author], Table]:
     """Declare a table that a stream appends to, row by row.
 
@@ -195,6 +197,8 @@ def streaming_table(
         owners: Emails, or `team:name`.
         tags: Tags of the asset.
         path: Where the table lies, relative to the lake; by default `<layer>/<name>`.
+        max_dead_share: A larger share of dead rows stops a batch before it commits, from 0 to 1;
+            by default the setting `dead_letters.max_share`.
 
     Returns:
         A decorator that turns a pure function, DataFrame in and DataFrame out, into a `Table`. The
@@ -217,6 +221,7 @@ def streaming_table(
             owners=owners,
             tags=tags,
             path=path,
+            max_dead_share=max_dead_share,
         )
 
     return declare
@@ -234,6 +239,7 @@ def windowed_table(
     owners: Sequence[str] = (),
     tags: Mapping[str, str] | None = None,
     path: str | None = None,
+    max_dead_share: float | None = None,
 ) -> Callable[[Author], Table]:
     """Declare an aggregate over windows of event time that late rows correct.
 
@@ -254,6 +260,7 @@ def windowed_table(
         owners: As in `streaming_table`.
         tags: As in `streaming_table`.
         path: As in `streaming_table`.
+        max_dead_share: As in `streaming_table`.
 
     Returns:
         A decorator that turns a function into a `Table`.
@@ -284,6 +291,7 @@ def windowed_table(
             owners=owners,
             tags=tags,
             path=path,
+            max_dead_share=max_dead_share,
         )
 
     return declare
@@ -443,6 +451,11 @@ def _table(
             str(place),
             f"freshness={freshness} is shorter than a minute",
             fix="use at least timedelta(minutes=1)",
+        )
+    share = options.get("max_dead_share")
+    if share is not None and not 0 <= share <= 1:
+        raise DeclarationError(
+            subject, str(place), f"max_dead_share={share} is no share", fix="use 0 to 1"
         )
     if json is not None and options.get("schema") is None:
         raise DeclarationError(

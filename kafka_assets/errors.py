@@ -83,6 +83,10 @@ class ExpectationFailed(KafkaAssetsError):
         self.rules = rules
 
 
+class DeadShareExceeded(KafkaAssetsError):
+    """Too large a share of a batch would have become dead letters; nothing of it was committed."""
+
+
 class JarsMissing(KafkaAssetsError):
     """Jars of Spark's connectors or of the embedded broker are not on this machine."""
 

@@ -87,6 +87,25 @@ class SparkSettings(BaseModel):
     conf: dict[str, str] = Field(default_factory=dict)
 
 
+class DeadLetterSettings(BaseModel):
+    """What may become a dead letter, and how long it is kept.
+
+    Attributes:
+        max_share: A batch of which a larger share would die stops before it commits: one bad
+            deployment must not empty a topic into the dead letters. A table's own
+            `max_dead_share` wins.
+        guarded_rows: Batches of fewer rows than this are not stopped.
+        retention_days: Letters that were replayed or discarded are removed this many days after,
+            by `kafka-assets dlq purge`; open letters stay. None keeps all.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_share: Annotated[float, Field(ge=0, le=1)] = 0.5
+    guarded_rows: Annotated[int, _below(1)] = 1000
+    retention_days: Annotated[int, _below(0)] | None = None
+
+
 class SensorSettings(BaseModel):
     """When the lag sensor starts a chain.
 
@@ -118,6 +137,7 @@ class Settings(BaseSettings):
         kafka: How the broker is reached.
         spark: Which Spark runs the tables.
         sensor: When the lag sensor starts a chain.
+        dead_letters: What may become a dead letter, and how long it is kept.
         debug: Print stack traces and keep Spark's log lines.
 
     Raises:
@@ -135,6 +155,7 @@ class Settings(BaseSettings):
     kafka: KafkaSettings = Field(default_factory=KafkaSettings)
     spark: SparkSettings = Field(default_factory=SparkSettings)
     sensor: SensorSettings = Field(default_factory=SensorSettings)
+    dead_letters: DeadLetterSettings = Field(default_factory=DeadLetterSettings)
     debug: bool = False
 
     def __init__(self, **values: Any) -> None:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_assets.sql_rules import cannot_raise
+from kafka_assets.sql_rules import Operand, cannot_raise
 
-COLUMNS = {"bpm": "number", "kcal": "number", "model": "string", "time": "other"}
+COLUMNS: dict[str, Operand] = {
+    "bpm": "number",
+    "kcal": "number",
+    "model": "string",
+    "time": "other",
+}
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,12 @@ def run_once(
         lake = lake.absolute()
         clock = time.monotonic()
         broker = stack.enter_context(Broker(lake / "_broker"))
-        settings = Settings(lake=str(lake), kafka={"bootstrap_servers": broker.bootstrap})
+        settings = Settings(
+            lake=str(lake),
+            kafka={"bootstrap_servers": broker.bootstrap},
+            # However many bad events are asked for, they are to be counted.
+            dead_letters={"max_share": 1},
+        )
         graph = build_graph(kafka_assets.pipelines, settings)
         ensure_topics(broker.bootstrap)
         seconds["broker"] = _lap(clock)

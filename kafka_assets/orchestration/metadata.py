@@ -68,6 +68,7 @@ def table_run(node: Node, report: RunReport, position: Position) -> dict[str, An
         "rows_read": report.rows_read,
         "decoded": report.decoded,
         "undecodable": report.undecodable,
+        "raised": report.raised or None,
         **_filtered_or_fan_out(report),
         "kept": report.kept,
         "dead": report.dead if node.table.may_have_dead_letters else None,

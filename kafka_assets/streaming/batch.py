@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from pyspark.sql import functions as F
 
 from kafka_assets.streaming.dead_letters import write_dead_letters
 from kafka_assets.streaming.expectations import broken_rows, checked, count, first_broken
+from kafka_assets.streaming.isolation import Raising, is_about_rows, raising_rows, within
 from kafka_assets.streaming.spec import MARK, SMALL_BATCH, BatchSpec
 
 
@@ -40,7 +42,8 @@ def run_batch(spec: BatchSpec, frame: DataFrame, batch_id: int) -> None:
         batch_id: Number of the batch in its checkpoint.
 
     Raises:
-        BatchRefused: An `expect_or_fail` rule is broken; nothing of the batch was committed.
+        BatchRefused: An `expect_or_fail` rule is broken, or too many rows would die; nothing of
+            the batch was committed.
     """
     if batch_id <= spec.committed:
         return
@@ -51,11 +54,30 @@ def run_batch(spec: BatchSpec, frame: DataFrame, batch_id: int) -> None:
         return
     decoded = frame.persist()
     try:
-        good = decoded.filter(~F.col("_undecodable")).drop("_undecodable", "_raw")
-        returned = spec.function(good) if spec.function is not None else good
-        write_batch(spec, checked(spec, returned), who, decoded=decoded)
+        _write_decoded(spec, decoded, who)
     finally:
         decoded.unpersist()
+
+
+def _write_decoded(spec: BatchSpec, decoded: DataFrame, who: dict[str, Any]) -> None:
+    """Write what the function makes of decoded rows; rows on which it raises become letters."""
+    good = decoded.filter(~F.col("_undecodable")).drop("_undecodable", "_raw")
+
+    def returned(rows: DataFrame) -> DataFrame:
+        return checked(spec, spec.function(rows) if spec.function is not None else rows)
+
+    try:
+        write_batch(spec, returned(good), who, decoded=decoded)
+    except BatchRefused:
+        raise
+    except Exception as error:
+        raising = raising_rows(good, returned) if is_about_rows(error) else ()
+        if not raising:
+            raise
+        rest = good.filter(~within([r.record for r in raising]))
+        # The dead letters may be committed already, and are then to be replaced.
+        again = replace(spec, replayed=who["batch_id"])
+        write_batch(again, returned(rest), who, decoded=decoded, raising=raising)
 
 
 def write_batch(
@@ -64,7 +86,8 @@ def write_batch(
     who: dict[str, Any],
     *,
     decoded: DataFrame | None = None,
-    replace: str | None = None,
+    raising: tuple[Raising, ...] = (),
+    replaced: str | None = None,
     extra: dict[str, Any] | None = None,
 ) -> None:
     """Count rows, refuse them or not, then write the dead letters and, last, the table.
@@ -75,18 +98,19 @@ def write_batch(
         who: The batch's identity: query_id, batch_id, offsets.
         decoded: The persisted rows that the function was given, with `_undecodable` and `_raw`;
             None for a table that does not decode.
-        replace: A SQL condition: the rows replace those of the table for which it is true. None
+        raising: Decoded rows that the function was not given, because it raises on them.
+        replaced: A SQL condition: the rows replace those of the table for which it is true. None
             appends.
         extra: Further figures for the commit.
 
     Raises:
-        BatchRefused: A fail rule is broken, or rows lie outside of `replace`; nothing of the batch
-            was committed.
+        BatchRefused: A fail rule is broken, too many rows would die, or rows lie outside of
+            `replaced`; nothing of the batch was committed.
     """
     with ExitStack() as held:
         if decoded is None:
             held.callback(rows.persist().unpersist)
-        counts = count(spec, decoded, rows, replace)
+        counts = count(spec, decoded, rows, replaced, raised=len(raising))
         broken = _look_at_broken(spec, rows, counts, held)
         _refuse(spec, who, counts)
         commit = {
@@ -97,8 +121,8 @@ def write_batch(
             **(extra or {}),
         }
         if spec.dead_letters_path is not None:
-            write_dead_letters(spec, decoded, broken, counts, commit)
-        _write_table(spec, rows, replace, counts, commit)
+            write_dead_letters(spec, decoded, broken, raising, counts, commit)
+        _write_table(spec, rows, replaced, counts, commit)
 
 
 def identity(session: SparkSession, checkpoint: str, batch_id: int) -> dict[str, Any]:
@@ -141,6 +165,12 @@ def _refuse(spec: BatchSpec, who: dict[str, Any], counts: dict[str, Any]) -> Non
     broken = {name: counts["rules"][name] for name in fatal if counts["rules"][name]["broken"]}
     if broken:
         raise BatchRefused("expect_or_fail", {**about, "rules": broken, "rows": counts["returned"]})
+    dead = counts["dead"] + counts.get("undecodable", 0) + counts.get("raised", 0)
+    seen = counts.get("read", counts["returned"])
+    if seen >= spec.guarded and dead > spec.most_dead * seen:
+        raise BatchRefused(
+            "dead_share", {**about, "counts": counts, "dead": dead, "most": spec.most_dead}
+        )
     if counts["outside"]:
         raise BatchRefused("outside_window", {**about, "rows": counts["outside"]})
 
@@ -148,7 +178,7 @@ def _refuse(spec: BatchSpec, who: dict[str, Any], counts: dict[str, Any]) -> Non
 def _write_table(
     spec: BatchSpec,
     rows: DataFrame,
-    replace: str | None,
+    replaced: str | None,
     counts: dict[str, Any],
     commit: dict[str, Any],
 ) -> None:
@@ -157,8 +187,8 @@ def _write_table(
         kept = kept.coalesce(1)
     writer = kept.write.format("delta").option("userMetadata", json.dumps(commit))
     writer = writer.option("txnAppId", commit["query_id"]).option("txnVersion", commit["batch_id"])
-    if replace is None:
+    if replaced is None:
         writer = writer.mode("append")
     else:
-        writer = writer.mode("overwrite").option("replaceWhere", replace)
+        writer = writer.mode("overwrite").option("replaceWhere", replaced)
     writer.save(spec.path)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafka_assets import options
 from kafka_assets.decoding import explain
-from kafka_assets.streaming import batch, dead_letters, expectations, windows
+from kafka_assets.streaming import batch, dead_letters, expectations, isolation, windows
 from kafka_assets.streaming import spec as spec_module
 
 if TYPE_CHECKING:
@@ -30,7 +30,16 @@ def sent(spec: S, node: Node) -> S:
     from pyspark import cloudpickle
 
     own = node.table.function.__module__.partition(".")[0]
-    modules = [batch, windows, dead_letters, expectations, spec_module, explain, options]
+    modules = [
+        batch,
+        windows,
+        dead_letters,
+        expectations,
+        isolation,
+        spec_module,
+        explain,
+        options,
+    ]
     if own not in ("kafka_assets", "pyspark"):
         modules += [m for name, m in sys.modules.items() if name.partition(".")[0] == own]
     else:

@@ -15,6 +15,7 @@ from kafka_assets.declarations import Topic
 from kafka_assets.errors import SourceError
 from kafka_assets.graph import Node
 from kafka_assets.streaming.checkpoint import Checkpoint
+from kafka_assets.streaming.dead_letters import letters_of
 from kafka_assets.streaming.plan import Planned
 from kafka_assets.streaming.report import Conservation, RuleResult, RunReport
 from kafka_assets.streaming.tables import Commit, LakeTable
@@ -57,6 +58,7 @@ def report(
     dead = sum(c.rows for c in letters)
     undecodable = _sum(counts, "undecodable") if node.payload is not None else None
     decoded = _sum(counts, "decoded") if node.payload is not None else None
+    raised = _sum(counts, "raised")
     returned = _sum(counts, "returned") if node.table.expectations or counts else kept
     offsets, at = _offsets(node, checkpoint, ours)
     lag = _lag(node, at, ends)
@@ -68,12 +70,12 @@ def report(
             Conservation(
                 "rows_read",
                 rows_read if source is None else source,
-                decoded + undecodable,
-                {"decoded": decoded, "undecodable": undecodable},
+                decoded + undecodable + raised,
+                {"decoded": decoded, "undecodable": undecodable, "raised": raised},
             )
         )
     if counts or node.table.expectations or node.payload is not None:
-        died = dead - (undecodable or 0)
+        died = dead - (undecodable or 0) - raised
         conservation.append(
             Conservation("rows_returned", returned, kept + died, {"kept": kept, "dead": died})
         )
@@ -87,6 +89,7 @@ def report(
         rows_read=kept if reads_topic(node) and rows_read is None else rows_read,
         decoded=decoded,
         undecodable=undecodable,
+        raised=raised,
         returned=returned,
         kept=kept,
         dead=dead,
@@ -155,8 +158,8 @@ def _letters(node: Node, ours: list[Commit]) -> list[Commit]:
 
 
 def _had_letters(commit: Commit) -> bool:
-    counts = commit.info.get("counts", {})
-    return bool(counts.get("dead") or counts.get("undecodable"))
+    counts = commit.info.get("counts")
+    return bool(counts and letters_of(counts))
 
 
 def _offsets(

@@ -7,6 +7,7 @@ standard library, and modules of the same kind.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import reduce
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from kafka_assets.streaming.isolation import Raising, within
 from kafka_assets.streaming.spec import SMALL_BATCH, BatchSpec
 
 RECORD = {
@@ -35,6 +37,7 @@ def write_dead_letters(
     spec: BatchSpec,
     decoded: DataFrame | None,
     rows: DataFrame,
+    raising: tuple[Raising, ...],
     counts: dict[str, Any],
     commit: dict[str, Any],
 ) -> None:
@@ -45,11 +48,12 @@ def write_dead_letters(
         decoded: Persisted rows with `_undecodable` and `_raw`; None for a table that does not
             decode.
         rows: What the function returned and breaks a rule, with `_dead` and `_broken_<i>`.
+        raising: Rows on which the function raises.
         counts: From `expectations.count`.
         commit: What the commit carries.
     """
     own = f"query_id = '{commit['query_id']}' AND batch_id = {commit['batch_id']}"
-    if not counts["dead"] and not counts.get("undecodable"):
+    if not letters_of(counts):
         if commit["batch_id"] == spec.replayed:
             path = str(spec.dead_letters_path).replace("`", "``")
             # The condition holds a UUID and a number that Spark made.
@@ -61,7 +65,14 @@ def write_dead_letters(
             letters.append(_undecodable_letters(spec, decoded))
         if counts["dead"]:
             letters.append(_rule_letters(spec, decoded, rows, counts, held))
+        if decoded is not None and raising:
+            letters.append(_raising_letters(spec, decoded, raising))
         _write(spec, reduce(DataFrame.unionByName, letters), own, counts, commit)
+
+
+def letters_of(counts: Mapping[str, Any]) -> int:
+    """How many dead letters a batch with these counts has."""
+    return int(counts["dead"]) + sum(int(counts.get(k) or 0) for k in ("undecodable", "raised"))
 
 
 def _write(
@@ -76,7 +87,7 @@ def _write(
         F.lit(spec.fingerprint).cast("string").alias("schema_fingerprint"),
         F.current_timestamp().alias("died_at"),
     )
-    if counts["dead"] + counts.get("undecodable", 0) <= SMALL_BATCH:
+    if letters_of(counts) <= SMALL_BATCH:
         # A shuffle of few rows; coalesce would let one task look through the whole batch.
         stamped = stamped.repartition(1)
     writer = stamped.write.format("delta").option("userMetadata", json.dumps(commit))
@@ -106,6 +117,29 @@ def _undecodable_letters(spec: BatchSpec, decoded: DataFrame) -> DataFrame:
 
 def _unexplained(_payload: bytes | None) -> None:
     """No reason is known."""
+
+
+def _raising_letters(
+    spec: BatchSpec, decoded: DataFrame, raising: tuple[Raising, ...]
+) -> DataFrame:
+    why = F.lit(None).cast("string")
+    for row in raising:
+        why = F.when(row.record.holds(), F.lit(f"the function raised: {row.reason}")).otherwise(why)
+    rows = decoded.filter("NOT _undecodable").filter(within([row.record for row in raising]))
+    placed = rows.select(
+        "_source.*",
+        F.array().cast("array<string>").alias("failed_rules"),
+        why.alias("reason"),
+        F.lit(None).cast("string").alias("row"),
+        F.col("_key").alias("key"),
+        F.col("_raw").alias("value"),
+        F.col("_headers").alias("headers"),
+    )
+    if spec.raw_path is None:
+        return placed
+    offsets = [row.record.first for row in raising]
+    near = {"dead_offsets": [min(offsets), max(offsets)]}
+    return _from_bronze(spec, placed.drop(*RAW_COLUMNS), near, few=True)
 
 
 def _rule_letters(

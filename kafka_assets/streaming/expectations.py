@@ -29,7 +29,12 @@ def checked(spec: BatchSpec, returned: DataFrame) -> DataFrame:
 
 
 def count(
-    spec: BatchSpec, decoded: DataFrame | None, rows: DataFrame, replace: str | None
+    spec: BatchSpec,
+    decoded: DataFrame | None,
+    rows: DataFrame,
+    replaced: str | None,
+    *,
+    raised: int = 0,
 ) -> dict[str, Any]:
     """Count rows, dead rows, and each rule's broken rows.
 
@@ -41,7 +46,8 @@ def count(
         decoded: What the function was given, undecodable rows included; None for a table that
             does not decode.
         rows: What the function returned, from `checked`.
-        replace: The condition that all rows must meet; None for any.
+        replaced: The condition that all rows must meet; None for any.
+        raised: Decoded rows that the function was not given.
 
     Returns:
         Figures by name, with `rules` (name -> broken rows) and `dead_offsets` (lowest and highest
@@ -56,6 +62,8 @@ def count(
             F.count_if(undecodable).alias("undecodable"),
             F.count_if(~undecodable).alias("decoded"),
         )
+        given["decoded"] -= raised
+        given["raised"] = raised
     offset = F.when(F.col("_dead"), _offset(spec))
     found = _figures(
         rows,
@@ -63,7 +71,7 @@ def count(
         F.count_if("_dead").alias("dead"),
         F.min(offset).alias("first_dead"),
         F.max(offset).alias("last_dead"),
-        F.count_if(~F.coalesce(F.expr(replace or "true"), F.lit(False))).alias("outside"),
+        F.count_if(~F.coalesce(F.expr(replaced or "true"), F.lit(False))).alias("outside"),
         *[F.count_if(f"_broken_{i}").alias(f"broken_{i}") for i in range(len(spec.rules))],
     )
     rules = {

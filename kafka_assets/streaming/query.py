@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from kafka_assets.errors import (
+    DeadShareExceeded,
     ExpectationFailed,
     FenceRefused,
     KafkaAssetsError,
@@ -82,6 +83,8 @@ def _refused(details: dict[str, Any], node: Node) -> KafkaAssetsError:
             "committed",
             fix="let the window column lie inside the window of the rows that it is made from",
         )
+    if details["reason"] == "dead_share":
+        return _dead_share(details, node)
     rules = details["rules"]
     broken = "; ".join(
         f"{name}: {found['broken']} of {details['rows']} rows, the first at {_at(found['first'])}"
@@ -92,6 +95,22 @@ def _refused(details: dict[str, Any], node: Node) -> KafkaAssetsError:
         "was committed; earlier batches are kept",
         rules=rules,
         fix="correct the rule or the function, or make the rule expect_or_drop; then run again",
+    )
+
+
+def _dead_share(details: dict[str, Any], node: Node) -> KafkaAssetsError:
+    counts = details["counts"]
+    seen = counts.get("read", counts["returned"])
+    causes = {k: counts.get(k) for k in ("undecodable", "raised")}
+    causes |= {name: found["broken"] for name, found in counts["rules"].items()}
+    why = ", ".join(f"{name} {count}" for name, count in causes.items() if count)
+    return DeadShareExceeded(
+        f"table {node.name!r}: {details['dead']} of {seen} rows of batch {details['batch_id']} "
+        f"would become dead letters, more than {details['most']:.0%} ({why}). Nothing of this "
+        "batch was committed; earlier batches are kept, and its rows stay in the source",
+        fix="correct the schema, the rule or the function and run again; if so many rows are "
+        "really bad, run with KAFKA_ASSETS_DEAD_LETTERS__MAX_SHARE=1 or set max_dead_share= on "
+        "the table",
     )
 
 

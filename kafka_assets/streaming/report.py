@@ -39,7 +39,7 @@ class Conservation:
     """One of the equalities that say that no row went missing inside a run.
 
     Attributes:
-        name: `rows_read` (rows read = decoded + undecodable) or `rows_returned` (rows the
+        name: `rows_read` (rows read = decoded + undecodable + raised) or `rows_returned` (rows the
             function returned = kept + dead).
         left: The side counted from the input.
         right: The side counted from the output.
@@ -68,11 +68,14 @@ class RunReport:
         seconds: Wall time of the run.
         batches: Micro-batches reported; 0 when there was nothing new.
         rows_read: Rows read from the upstream; None where it cannot be counted on its own.
-        decoded: Rows whose payload decoded; None for a table that does not decode.
+        decoded: Rows whose payload decoded and that the function took; None for a table that does
+            not decode.
         undecodable: Rows whose payload did not decode; None for a table that does not decode.
+        raised: Rows on which the function, or a rule, raised.
         returned: Rows that the author's function returned.
         kept: Rows committed to the table.
-        dead: Rows committed to the dead letters: undecodable ones and those that broke a drop rule.
+        dead: Rows committed to the dead letters: undecodable ones, those that broke a drop rule,
+            and those on which the function raised.
         rules: One result for each expectation, in declared order, also when nothing was read.
         conservation: The equalities that apply to this kind of table.
         offsets: `topic/partition` -> first offset read and the one after the last, for a table
@@ -108,6 +111,7 @@ class RunReport:
     rows_read: int | None = None
     decoded: int | None = None
     undecodable: int | None = None
+    raised: int = 0
     rows_total: int | None = None
     offsets: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     lag: int | None = None

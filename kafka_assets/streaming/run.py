@@ -77,6 +77,7 @@ def run_table(
         LeaseHeld: Another run is writing the table.
         FenceRefused: Checkpoint, table and source do not fit together; nothing was written.
         ExpectationFailed: A batch broke an `expect_or_fail` rule; nothing of it was committed.
+        DeadShareExceeded: Too many rows of a batch would have died; nothing of it was committed.
         SourceError: The broker or a topic cannot be read.
         LakeError: The lake cannot be read or written.
         RunFailed: The engine stopped the run; batches committed before stay.
@@ -198,6 +199,10 @@ def _spec(run: Run, position: fence.Position | None = None) -> BatchSpec:
         explain=partial(explain_json, schema=node.payload, options=table.json)
         if node.payload is not None
         else None,
+        most_dead=run.settings.dead_letters.max_share
+        if table.max_dead_share is None
+        else table.max_dead_share,
+        guarded=run.settings.dead_letters.guarded_rows,
     )
 
 

@@ -58,6 +58,8 @@ class BatchSpec:
         replayed: The batch that an earlier run began and did not finish, or -1.
         committed: The last batch that the table has, or -1.
         explain: Payload -> why it does not decode.
+        most_dead: The largest share of a batch's rows that may become dead letters.
+        guarded: Batches of fewer rows than this may have any share.
     """
 
     table: str
@@ -76,3 +78,5 @@ class BatchSpec:
     replayed: int = -1
     committed: int = -1
     explain: Callable[[bytes | None], str | None] | None = field(default=None, compare=False)
+    most_dead: float = 1.0
+    guarded: int = 1000

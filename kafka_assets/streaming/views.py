@@ -57,7 +57,7 @@ def run_view(node: Node, session: SparkSession, spec: BatchSpec, table: LakeTabl
     }
     try:
         rows = checked(spec, node.table(*frames))
-        batch.write_batch(spec, rows, who, replace="true", extra={"made_from": made_from})
+        batch.write_batch(spec, rows, who, replaced="true", extra={"made_from": made_from})
     except batch.BatchRefused as error:
         raise translated(str(error), node) from None
     except PySparkException as error:

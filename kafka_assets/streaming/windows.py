@@ -67,7 +67,7 @@ def run_windows(spec: WindowSpec, starts: DataFrame, batch_id: int) -> None:
         spec.table,
         checked(spec.table, spec.function(rows)),
         who,
-        replace=_within(spec.column, ranges),
+        replaced=_within(spec.column, ranges),
         extra={"windows": len(touched), "upstream_version": version},
     )
 

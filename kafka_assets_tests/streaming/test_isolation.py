@@ -1,0 +1,116 @@
+"""One bad row does not stop a table, and one bad deployment does not empty a topic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as F
+
+import kafka_assets as ka
+from kafka_assets.errors import DeadShareExceeded, RunFailed
+from kafka_assets.graph import Graph
+from kafka_assets.settings import Settings
+from kafka_assets.streaming import isolation
+from kafka_assets.streaming.run import run_table
+from kafka_assets_tests.helpers import graph_of
+from kafka_assets_tests.pipeline import Pipeline, event
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def pipeline(spark: SparkSession, settings: Settings, topic_name: str) -> Pipeline:
+    return Pipeline(spark, settings, topic_name)
+
+
+def dividing(pipeline: Pipeline, rule: str = "x > 0") -> Graph:
+    """The pipeline, with a function that raises where x is 0."""
+    events = ka.kafka_topic(pipeline.topic, name="events")
+
+    @ka.streaming_table(layer="bronze")
+    def raw(events: Any) -> Any:
+        return events
+
+    @ka.streaming_table(layer="silver", schema="event.ddl")
+    @ka.expect_or_drop("positive", rule)
+    def clean(raw: Any) -> Any:
+        return raw.withColumn("share", 100 / F.col("x"))
+
+    return graph_of(pipeline.settings, events, raw, clean)
+
+
+def test_a_row_on_which_the_function_raises_becomes_a_dead_letter_and_the_rest_is_kept(
+    pipeline: Pipeline,
+) -> None:
+    pipeline.graph = dividing(pipeline)
+    pipeline.produce(
+        event("a", 1), event("zero", 0), event("b", 5), event("dead", -1), b"no", event("nil", 0)
+    )
+    report = pipeline.run()["clean"]
+
+    assert pipeline.rows("clean", "id", "share") == [("a", 100.0), ("b", 20.0)]
+    letters = pipeline.letters("offset", "failed_rules", "reason", "value")
+    assert [offset for offset, *_ in letters] == [1, 3, 4, 5]
+    assert "DIVIDE_BY_ZERO" in letters[0][2]
+    assert letters[0][2].startswith("the function raised: ")
+    assert b'"zero"' in letters[0][3]
+    assert letters[1][1] == ["positive"]
+    assert (report.decoded, report.undecodable, report.raised, report.dead) == (3, 1, 2, 4)
+    assert all(equality.holds for equality in report.conservation)
+
+
+def test_a_row_on_which_a_rule_raises_becomes_a_dead_letter(pipeline: Pipeline) -> None:
+    pipeline.graph = dividing(pipeline, rule="CAST(id AS INT) > 0")
+    pipeline.produce(event("1", 1), event("no number", 2), event("3", 3))
+    report = pipeline.run()["clean"]
+
+    assert pipeline.rows("clean", "id") == [("1",), ("3",)]
+    ((offset, reason),) = pipeline.letters("offset", "reason")
+    assert offset == 1
+    assert "CAST_INVALID_INPUT" in reason
+    assert all(equality.holds for equality in report.conservation)
+
+
+def test_a_function_that_raises_on_most_rows_fails_and_nothing_is_committed(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolation, "MOST", 2)
+    pipeline.graph = dividing(pipeline)
+    pipeline.produce(*[event(str(number), 0) for number in range(4)])
+    with pytest.raises(RunFailed, match="DIVIDE_BY_ZERO"):
+        pipeline.run()
+    assert pipeline.rows("clean", "id") == []
+    assert pipeline.letters("offset") == []
+
+
+def guarded(pipeline: Pipeline, **limits: Any) -> Settings:
+    limits = {"guarded_rows": 4, **limits}
+    return pipeline.settings.model_copy(
+        update={"dead_letters": pipeline.settings.dead_letters.model_copy(update=limits)}
+    )
+
+
+def test_a_batch_that_would_mostly_die_is_stopped_and_nothing_is_committed(
+    pipeline: Pipeline,
+) -> None:
+    settings = guarded(pipeline)
+    pipeline.produce(event("a", 1), b"bad", b"worse", event("negative", -1))
+    run_table(pipeline.graph.tables["raw"], pipeline.spark, settings)
+    clean = pipeline.graph.tables["clean"]
+    with pytest.raises(DeadShareExceeded, match=r"3 of 4 rows .*undecodable 2, positive 1"):
+        run_table(clean, pipeline.spark, settings)
+    assert pipeline.rows("clean", "id") == []
+    assert pipeline.letters("offset") == []
+
+    report = run_table(clean, pipeline.spark, guarded(pipeline, max_share=1.0))
+    assert (report.kept, report.dead) == (1, 3)
+
+
+def test_a_batch_of_few_rows_may_die_whole(pipeline: Pipeline) -> None:
+    settings = guarded(pipeline)
+    pipeline.produce(b"bad", b"worse", b"worst")
+    run_table(pipeline.graph.tables["raw"], pipeline.spark, settings)
+    report = run_table(pipeline.graph.tables["clean"], pipeline.spark, settings)
+    assert (report.kept, report.dead) == (0, 3)
