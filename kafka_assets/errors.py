@@ -87,6 +87,10 @@ class DeadShareExceeded(KafkaAssetsError):
     """Too large a share of a batch would have become dead letters; nothing of it was committed."""
 
 
+class OperationRefused(KafkaAssetsError):
+    """An operation on a table cannot be done, or would lose rows that nobody agreed to lose."""
+
+
 class JarsMissing(KafkaAssetsError):
     """Jars of Spark's connectors or of the embedded broker are not on this machine."""
 

@@ -62,9 +62,9 @@ class Pipeline:
         payloads = [json.dumps(v) if isinstance(v, dict) else v for v in values]
         produce(self.settings.kafka.bootstrap_servers, self.topic, payloads)
 
-    def run(self) -> dict[str, RunReport]:
-        """Run all tables in order."""
-        return run_graph(self.graph, self.spark, self.settings)
+    def run(self, *names: str) -> dict[str, RunReport]:
+        """Run tables in order, by default all."""
+        return run_graph(self.graph, self.spark, self.settings, names=names)
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
         """Rows of a table, read without Spark."""

@@ -31,6 +31,8 @@ RECORD = {
 
 AT = ["topic", "partition", "offset"]
 RAW_COLUMNS = ["key", "value", "headers"]
+IDENTITY = ["query_id", "batch_id", "topic", "partition", "offset", "row"]
+"""What a letter is named after: a batch that is run again gives its letters the same names."""
 
 
 def write_dead_letters(
@@ -86,7 +88,7 @@ def _write(
         F.lit(spec.run_id).alias("run_id"),
         F.lit(spec.fingerprint).cast("string").alias("schema_fingerprint"),
         F.current_timestamp().alias("died_at"),
-    )
+    ).withColumn("letter_id", F.substring(F.sha2(F.concat_ws("|", *IDENTITY), 256), 1, 16))
     if letters_of(counts) <= SMALL_BATCH:
         # A shuffle of few rows; coalesce would let one task look through the whole batch.
         stamped = stamped.repartition(1)
@@ -152,12 +154,17 @@ def _rule_letters(
     drops = [(i, rule) for i, rule in enumerate(spec.rules) if rule.action == "drop"]
     names = [F.when(F.col(f"_broken_{i}"), F.lit(rule.name)) for i, rule in drops]
     why = [F.when(F.col(f"_broken_{i}"), F.lit(f"{rule.name}: {rule.text}")) for i, rule in drops]
+    # The rows of a topic are the records themselves.
+    are_records = not spec.has_source and set(RECORD) <= set(spec.columns)
     dead = rows.filter("_dead").select(
         *(["_source"] if spec.has_source else []),
+        *([F.col(c).cast(t).alias(c) for c, t in RECORD.items()] if are_records else []),
         F.array_compact(F.array(*names)).alias("failed_rules"),
         F.concat_ws("; ", *why).alias("reason"),
         F.to_json(F.struct(*[F.col(f"`{c}`") for c in spec.columns])).alias("row"),
     )
+    if are_records:
+        return dead
     if not spec.has_source:
         return dead.select("*", *[F.lit(None).cast(t).alias(c) for c, t in RECORD.items()])
     return _with_record(spec, decoded, dead, counts, held)

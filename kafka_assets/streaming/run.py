@@ -100,7 +100,7 @@ def run_table(
             ensure_letters(session, node.dead_letters_path, node.name)
         run = Run(node, session, settings, run_id, planned, table)
         if node.table.kind == "materialized_view":
-            views.run_view(node, session, _spec(run), table)
+            views.run_view(node, session, batch_spec(run), table)
             checkpoint = None
         else:
             position = fence.check(node, table, topics)
@@ -176,7 +176,8 @@ def _properties(node: Node, settings: Settings) -> dict[str, str]:
     }
 
 
-def _spec(run: Run, position: fence.Position | None = None) -> BatchSpec:
+def batch_spec(run: Run, position: fence.Position | None = None) -> BatchSpec:
+    """What a batch of this run is told."""
     node, table = run.node, run.node.table
     upstream = node.only_upstream if len(node.upstreams) == 1 else None
     decodes = node.payload is not None
@@ -251,7 +252,7 @@ def _start_append(run: Run, result: DataFrame) -> StreamingQuery:
 
 
 def _start_batches(run: Run, position: fence.Position, stream: DataFrame) -> StreamingQuery:
-    spec = by_value.sent(_spec(run, position), run.node)
+    spec = by_value.sent(batch_spec(run, position), run.node)
     return _for_each(run, stream, partial(run_batch, spec))
 
 
@@ -260,7 +261,7 @@ def _start_windows(run: Run, position: fence.Position, stream: DataFrame) -> Str
     seconds = window_seconds(str(table.window))
     event_time = str(table.event_time)
     spec = WindowSpec(
-        table=by_value.sent(_spec(run, position), run.node),
+        table=by_value.sent(batch_spec(run, position), run.node),
         upstream_path=run.node.upstream_table.path,
         event_time=event_time,
         seconds=seconds,

@@ -7,7 +7,7 @@ SQL, which classic sessions and Spark Connect share.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ PROPERTIES = {
 }
 
 LETTERS_DDL = (
+    "letter_id STRING COMMENT 'Names the letter; equal letters of one batch share it.', "
     "key BINARY COMMENT 'Key of the Kafka record, as it was.', "
     "value BINARY COMMENT 'Value of the Kafka record, as it was.', "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>> COMMENT 'Headers of the Kafka record.', "
@@ -193,6 +194,55 @@ class LakeTable:
         found = self._log.to_pyarrow_dataset().scanner(columns=list(columns), filter=condition)
         return tuple(found.head(most).to_pylist())
 
+    def read(self, columns: tuple[str, ...], condition: Any = None) -> Any:
+        """Rows as an Arrow table, without Spark.
+
+        Args:
+            columns: The columns wanted.
+            condition: A condition of `pyarrow.dataset`; None for all rows.
+        """
+        return self._log.to_pyarrow_dataset().to_table(columns=list(columns), filter=condition)
+
+    @property
+    def arrow_schema(self) -> Any:
+        """The columns as an Arrow schema."""
+        return self._log.to_pyarrow_dataset().schema
+
+    def delete(self, predicate: str) -> None:
+        """Remove the rows for which a condition holds; for tables that no stream reads."""
+        self._log.delete(predicate)
+
+    def append(
+        self, rows: Any, *, info: Mapping[str, Any], transaction: tuple[str, int] | None = None
+    ) -> None:
+        """Commit rows without Spark; no rows at all make a commit that only says something.
+
+        Args:
+            rows: An Arrow table with the table's columns.
+            info: What the commit carries in `userMetadata`.
+            transaction: Application id and version that the commit records, for exactly once.
+        """
+        from deltalake import (
+            CommitProperties,
+            PostCommitHookProperties,
+            Transaction,
+            write_deltalake,
+        )
+
+        write_deltalake(
+            self._log,
+            rows,
+            mode="append",
+            commit_properties=CommitProperties(
+                custom_metadata={"userMetadata": json.dumps(info)},
+                app_transactions=[Transaction(*transaction)] if transaction else None,
+            ),
+            # Checkpoints and the cleaning of logs are Spark's, which knows the table's properties.
+            post_commithook_properties=PostCommitHookProperties(
+                create_checkpoint=False, cleanup_expired_logs=False
+            ),
+        )
+
     def commits(self, *, after: int = -1, limit: int | None = None) -> list[Commit]:
         """Commits beyond a version, newest first."""
         if limit is None and after >= 0:
@@ -226,6 +276,30 @@ def _info(text: str | None) -> dict[str, Any]:
     except json.JSONDecodeError:
         return {}
     return info if isinstance(info, dict) else {}
+
+
+def create_without_spark(path: str, fields: Iterable[tuple[str, str]]) -> LakeTable:
+    """Create a table of our own bookkeeping, or find it.
+
+    Args:
+        path: Where it lies.
+        fields: Name and type of each column: `string`, `long` or `timestamp`.
+    """
+    import pyarrow as pa
+
+    existing = LakeTable.open(path)
+    if existing is not None:
+        return existing
+    types = {"string": pa.string(), "long": pa.int64(), "timestamp": pa.timestamp("us", tz="UTC")}
+    schema = pa.schema([pa.field(name, types[kind]) for name, kind in fields])
+    try:
+        DeltaTable.create(path, schema, mode="ignore")
+    except Exception as error:
+        raise LakeError(
+            f"{path} cannot be created: {first_line(error)}",
+            fix="make the lake writable; nothing was changed",
+        ) from error
+    return LakeTable.existing(path)
 
 
 def ensure_table(
