@@ -6,7 +6,10 @@ PY := .venv/bin/python
 # Tests that need no JVM, no broker and no browser.
 FAST := not spark and not broker and not dagster_dev and not browser and not verify
 
-.PHONY: help setup demo test check verify bench plan format clean
+# Keeps the output of what runs at once apart; macOS's make is too old for it.
+GROUPED := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+
+.PHONY: help setup demo test check check-source check-plan verify bench plan format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,12 +24,18 @@ test: setup ## every test except the long ones; ARGS="-k name"
 	@$(PY) -m pytest -m "not verify and not browser" $(ARGS)
 
 check: setup ## format, lint, types, import contracts, plan, tests without a JVM: under a minute
+	@$(MAKE) -j2 $(GROUPED) --no-print-directory check-source check-plan
+	@$(PY) -m pytest -q -n 2 --dist worksteal -m "$(FAST)" $(ARGS)
+
+# The JVM of the plan takes longer than all of the source's checks, so they run beside it.
+check-source:
 	@$(PY) -m ruff format --check .
 	@$(PY) -m ruff check .
 	@$(PY) -m mypy
 	@.venv/bin/lint-imports
+
+check-plan:
 	@.venv/bin/kafka-assets plan
-	@$(PY) -m pytest -q -m "$(FAST)" $(ARGS)
 
 verify: setup ## the long rest: reliability, conformance, browser; ARGS="-k name"
 	@$(PY) -m pytest -m "verify or browser" $(ARGS)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 import kafka_assets as ka
+from kafka_assets.errors import FenceRefused
 from kafka_assets.graph import Graph
 from kafka_assets.settings import Settings
-from kafka_assets.streaming.run import run_graph
+from kafka_assets.streaming.run import run_graph, run_table
 from kafka_assets_tests.helpers import create_topic, graph_of, produce
 
 if TYPE_CHECKING:
@@ -84,3 +89,54 @@ class Pipeline:
 
 def event(id: str, x: int | None, hour: int = 10) -> dict[str, Any]:
     return {"id": id, "x": x, "at": f"2026-11-20T{hour:02}:30:00Z"}
+
+
+class Bronze:
+    """A topic with three records and the bronze table that has them."""
+
+    def __init__(self, spark: SparkSession, settings: Settings, topic: str) -> None:
+        self.spark, self.settings, self.topic = spark, settings, topic
+        self.admin = AdminClient({"bootstrap.servers": settings.kafka.bootstrap_servers})
+        create_topic(settings.kafka.bootstrap_servers, topic)
+        self.produce(b"a", b"b", b"c")
+        self.graph = self._graph()
+        self.node = self.graph.tables["raw"]
+        self.run()
+        self.checkpoint = Path(self.node.checkpoint)
+
+    def _graph(self) -> Graph:
+        events = ka.kafka_topic(self.topic, name="events")
+
+        @ka.streaming_table(layer="bronze")
+        def raw(events: Any) -> Any:
+            return events
+
+        @ka.streaming_table(layer="silver")
+        def copy(raw: Any) -> Any:
+            return raw
+
+        return graph_of(self.settings, events, raw, copy)
+
+    def produce(self, *values: bytes) -> None:
+        produce(self.settings.kafka.bootstrap_servers, self.topic, values)
+
+    def run(self, table: str = "raw") -> Any:
+        return run_table(self.graph.tables[table], self.spark, self.settings)
+
+    def refused(self, table: str = "raw") -> FenceRefused:
+        with pytest.raises(FenceRefused) as raised:
+            self.run(table)
+        assert raised.value.fix
+        assert f"'{table}'" in raised.value.what
+        return raised.value
+
+    def offsets(self) -> list[int]:
+        """Offsets of the rows that bronze has, read without Spark."""
+        table = DeltaTable(self.node.path).to_pyarrow_table(columns=["offset"])
+        return sorted(table.column("offset").to_pylist())
+
+    def delete_records(self, before: int) -> None:
+        """Let the topic lose its records before an offset, as retention does."""
+        partition = TopicPartition(self.topic, 0, before)
+        (future,) = self.admin.delete_records([partition]).values()
+        future.result(timeout=20)

@@ -1,13 +1,16 @@
 """A stream's checkpoint as files: which query it is, and how far it came.
 
-Reads what Spark writes there, and keeps one record of our own beside it that ties the checkpoint
-to its table and sources. What a state means is `fence`'s.
+Reads what Spark writes there, writes it in the same form for repairs, and keeps one record of our
+own beside it that ties the checkpoint to its table and sources. What a state means is `fence`'s,
+what is repaired when is `operations.repair`'s.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +73,80 @@ class Checkpoint:
         if len(lines) < 3:
             raise ValueError(f"{file} is incomplete: it has {len(lines)} lines instead of 3")
         return [json.loads(line) for line in lines[2:]]
+
+    def is_whole(self, log: str, batch_id: int) -> bool:
+        """Whether a batch's file of a log (`offsets` or `commits`) can be read by Spark.
+
+        A power loss leaves files behind that are empty or end early.
+        """
+        file = self.file(log, batch_id)
+        if not file.exists():
+            return False
+        lines = file.read_text(encoding="utf-8").splitlines()
+        if len(lines) < (3 if log == "offsets" else 2) or not lines[0].startswith("v"):
+            return False
+        try:
+            for line in lines[1:]:
+                if line != "-":
+                    json.loads(line)
+        except json.JSONDecodeError:
+            return False
+        return True
+
+    def file(self, log: str, batch_id: int) -> UPath:
+        """Where a batch's file of a log (`offsets` or `commits`) lies."""
+        return UPath(self.path) / log / str(batch_id)
+
+    def set_aside(self, log: str, batch_id: int) -> str:
+        """Move a batch's file out of its log, where Spark does not see it; gives its new name."""
+        file = self.file(log, batch_id)
+        kept = UPath(self.path) / f"set-aside-{log}-{batch_id}-{int(time.time() * 1000)}"
+        kept.write_bytes(file.read_bytes())
+        file.unlink()
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+        return str(kept)
+
+    def write_offsets(self, batch_id: int, offsets: Sequence[Any]) -> None:
+        """Write down a batch as begun, in Spark's form.
+
+        Args:
+            batch_id: The batch.
+            offsets: Its end offsets, one value for each source.
+        """
+        now = int(time.time() * 1000)
+        about = {"batchWatermarkMs": 0, "batchTimestampMs": now, "conf": {}}
+        before = self.file("offsets", batch_id - 1)
+        if before.exists():
+            about = {
+                **json.loads(before.read_text(encoding="utf-8").splitlines()[1]),
+                "batchTimestampMs": now,
+            }
+        lines = ["v1", json.dumps(about), *[json.dumps(offset) for offset in offsets]]
+        self._write("offsets", batch_id, lines)
+
+    def write_commit(self, batch_id: int) -> None:
+        """Write down a batch as finished, in Spark's form."""
+        before = self.file("commits", batch_id - 1)
+        lines = ["v1", '{"nextBatchWatermarkMs":0}']
+        if before.exists():
+            lines = before.read_text(encoding="utf-8").splitlines()
+        self._write("commits", batch_id, lines)
+
+    def create(self) -> Checkpoint:
+        """Write down a new query and give the checkpoint back with its id."""
+        root = UPath(self.path)
+        root.mkdir(parents=True, exist_ok=True)
+        (root / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}), encoding="utf-8")
+        return Checkpoint.read(self.path)
+
+    def _write(self, log: str, batch_id: int, lines: Sequence[str]) -> None:
+        file = self.file(log, batch_id)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+        # Whole or not at all: a file that is being written has a name that Spark does not read.
+        draft = file.with_name(f".{file.name}.draft")
+        draft.write_text("\n".join(lines), encoding="utf-8")
+        draft.rename(file)
 
     def first_offsets(self, source: int = 0) -> Any:
         """The offsets that a source began at, as it wrote them down; None when it did not."""

@@ -15,7 +15,7 @@ from kafka_assets.errors import FenceRefused
 from kafka_assets.graph import Node
 from kafka_assets.sources.kafka import TopicState
 from kafka_assets.streaming.checkpoint import Checkpoint
-from kafka_assets.streaming.tables import LakeTable
+from kafka_assets.streaming.tables import Commit, LakeTable
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Position:
     Attributes:
         checkpoint: The checkpoint as found.
         committed: The last batch that the table has, or -1.
-        replayed: The batch that an earlier run began and did not finish, or -1.
+        replayed: The batch that an earlier run wrote dead letters of, and no rows; or -1.
     """
 
     checkpoint: Checkpoint
@@ -53,28 +53,39 @@ def check(node: Node, table: LakeTable, topics: Mapping[str, TopicState]) -> Pos
         raise FenceRefused(
             "checkpoint_damaged",
             f"table {node.name!r}: {error}; nothing was read or written",
-            fix=f"restore {node.checkpoint} from a backup, whole",
+            fix=f"restore {node.checkpoint} from a backup, whole; or kafka-assets reset "
+            f"{node.name}",
         ) from None
+    _refuse_expiring_transactions(node, table)
     _refuse_lost_checkpoint(node, table, checkpoint)
     sources = source_ids(node, topics)
     record = {"table_id": table.table_id, "sources": sources}
     if checkpoint.query_id is None:
         checkpoint.write_record(record)
         return Position(checkpoint, committed=-1, replayed=-1)
+    committed = table.transaction(checkpoint.query_id)
     _refuse_other_table(node, table, checkpoint)
+    _refuse_torn_files(node, checkpoint, committed)
     _refuse_other_sources(node, checkpoint, sources)
     if not checkpoint.record:
         checkpoint.write_record(record)
     for state in topics.values():
         _refuse_lost_offsets(node, checkpoint, state)
-    committed = table.transaction(checkpoint.query_id)
     _refuse_unknown_batches(node, checkpoint, committed)
-    begun = checkpoint.last_offsets
-    return Position(
-        checkpoint,
-        committed=committed,
-        replayed=begun if begun > checkpoint.last_commit else -1,
-    )
+    _refuse_restored_table(node, table, checkpoint)
+    _refuse_restored_upstream(node, checkpoint)
+    return Position(checkpoint, committed, _letters_without_rows(node, checkpoint, committed))
+
+
+def _letters_without_rows(node: Node, checkpoint: Checkpoint, committed: int) -> int:
+    """The batch whose dead letters were written, and whose rows were not; or -1."""
+    letters = LakeTable.open(node.dead_letters_path) if node.table.may_have_dead_letters else None
+    if letters is None:
+        return -1
+    for commit in letters.commits(limit=10):
+        if commit.query_id == checkpoint.query_id and commit.batch_id is not None:
+            return commit.batch_id if commit.batch_id > committed else -1
+    return -1
 
 
 def source_ids(node: Node, topics: Mapping[str, TopicState]) -> dict[str, str]:
@@ -96,9 +107,99 @@ def _refuse_lost_checkpoint(node: Node, table: LakeTable, checkpoint: Checkpoint
         "checkpoint_lost",
         f"table {node.name!r} has {table.rows} rows at {node.path}, but its checkpoint "
         f"{node.checkpoint} is not there or has no metadata; starting anew would double the rows",
-        fix=f"restore {node.checkpoint} from a backup; to start over, move {node.path} and "
-        f"{node.checkpoint} away together",
+        fix=f"kafka-assets repair {node.name} (makes the checkpoint anew from the offsets in the "
+        "table)"
+        if any(isinstance(u, Topic) for u in node.upstreams.values())
+        else f"kafka-assets reset {node.name} (builds the table anew from its upstream)",
     )
+
+
+def _refuse_expiring_transactions(node: Node, table: LakeTable) -> None:
+    name = "delta.setTransactionRetentionDuration"
+    if name in table.properties:
+        raise FenceRefused(
+            "transactions_expire",
+            f"table {node.name!r} at {node.path} has {name} = {table.properties[name]!r}: after "
+            "that time it forgets which batches it has, and a repeated batch would double its rows",
+            fix=f"ALTER TABLE delta.`{node.path}` UNSET TBLPROPERTIES ('{name}')",
+        )
+
+
+def _refuse_torn_files(node: Node, checkpoint: Checkpoint, committed: int) -> None:
+    begun, finished = checkpoint.last_offsets, checkpoint.last_commit
+    needed = [("offsets", n) for n in (begun - 1, begun) if n >= 0]
+    needed += [("commits", finished)] if finished >= 0 else []
+    for log, batch in needed:
+        if checkpoint.is_whole(log, batch):
+            continue
+        file = checkpoint.file(log, batch)
+        state = "is empty or ends early" if file.exists() else "is missing"
+        what = f"table {node.name!r}: {file} {state}; nothing was read or written"
+        if batch == begun and log == "offsets" and max(committed, finished) < begun:
+            raise FenceRefused(
+                "batch_torn",
+                f"{what}. The table has nothing of batch {begun}, so it can be begun anew",
+                fix=f"kafka-assets repair {node.name}",
+            )
+        if log == "commits" and committed >= batch:
+            raise FenceRefused(
+                "commit_torn",
+                f"{what}. The table has batch {batch}, so it can be finished",
+                fix=f"kafka-assets repair {node.name}",
+            )
+        raise FenceRefused(
+            "checkpoint_damaged",
+            what,
+            fix=f"restore {node.checkpoint} from a backup, whole; or kafka-assets reset "
+            f"{node.name}",
+        )
+
+
+def _refuse_restored_table(node: Node, table: LakeTable, checkpoint: Checkpoint) -> None:
+    """RESTORE keeps the table's transactions and takes its rows away."""
+    restored = None
+    for limit in (20, None):
+        for commit in table.commits(limit=limit):
+            if commit.operation == "RESTORE":
+                restored = restored or commit
+            elif commit.query_id == checkpoint.query_id and commit.rows > 0:
+                _refuse_older(node, restored, commit.version)
+                return
+            elif commit.operation == "CREATE TABLE":
+                return
+
+
+def _refuse_older(node: Node, restored: Commit | None, newest: int) -> None:
+    if restored is None or (restored.restored is not None and restored.restored >= newest):
+        return
+    to = "an earlier time" if restored.restored is None else f"version {restored.restored}"
+    raise FenceRefused(
+        "table_restored",
+        f"table {node.name!r} at {node.path} was restored to {to} (at version {restored.version}), "
+        f"and the checkpoint has written version {newest} since: the rows in between would be "
+        "missing for ever",
+        fix=f"RESTORE TABLE delta.`{node.path}` TO VERSION AS OF {restored.version - 1}; or "
+        f"kafka-assets reset {node.name}",
+    )
+
+
+def _refuse_restored_upstream(node: Node, checkpoint: Checkpoint) -> None:
+    if checkpoint.last_commit < 0 or len(node.upstreams) != 1:
+        return
+    upstream = node.only_upstream
+    done = checkpoint.end_offsets(checkpoint.last_commit)
+    if isinstance(upstream, Topic) or not done or "reservoirVersion" not in done[0]:
+        return
+    table = LakeTable.open(upstream.path)
+    # A stream that has read a version to its end stands at the one after it.
+    read = int(done[0]["reservoirVersion"]) - (1 if done[0].get("index") == -1 else 0)
+    if table is not None and table.version < read:
+        raise FenceRefused(
+            "upstream_went_back",
+            f"table {node.name!r} has read {upstream.name!r} up to version {read}, and it now "
+            f"ends at version {table.version}: what is written next would be skipped",
+            fix=f"restore {upstream.path} whole, or kafka-assets reset {node.name}",
+        )
 
 
 def _refuse_other_table(node: Node, table: LakeTable, checkpoint: Checkpoint) -> None:
@@ -108,7 +209,7 @@ def _refuse_other_table(node: Node, table: LakeTable, checkpoint: Checkpoint) ->
             "table_replaced",
             f"table {node.name!r} at {node.path} is not the table (id {table.table_id}) that "
             f"its checkpoint wrote (id {recorded}); the rows written before would be missing",
-            fix=f"restore the table, or move {node.path} and {node.checkpoint} away together",
+            fix=f"restore the table; or kafka-assets reset {node.name}",
         )
 
 
@@ -122,8 +223,7 @@ def _refuse_other_sources(node: Node, checkpoint: Checkpoint, sources: Mapping[s
                 f"table {node.name!r}: its upstream {name!r} was deleted and made anew (id "
                 f"{before} before, {now} now); going on from the saved offsets would skip its "
                 "first rows",
-                fix=f"move {node.path} and {node.checkpoint} away together to read {name!r} from "
-                "its start",
+                fix=f"kafka-assets reset {node.name} (says first which rows would be lost)",
             )
 
 
@@ -138,21 +238,23 @@ def _refuse_lost_offsets(node: Node, checkpoint: Checkpoint, state: TopicState) 
             raise FenceRefused(
                 "partition_gone",
                 f"table {node.name!r} has read {where} up to {offset}, and that partition is gone",
-                fix="restore the topic",
+                fix=f"restore the topic; or kafka-assets accept-loss {node.name}",
             )
         if earliest > offset:
             raise FenceRefused(
                 "offsets_lost",
                 f"table {node.name!r} has read {where} up to {offset}, and the topic now begins at "
                 f"{earliest}: {earliest - offset} offsets [{offset}, {earliest}) are gone",
-                fix="restore the records; what was read before is kept",
+                fix=f"kafka-assets accept-loss {node.name} (writes the lost offsets down and goes "
+                "on behind them; what was read before is kept)",
             )
         if end < offset:
             raise FenceRefused(
                 "offsets_went_back",
                 f"table {node.name!r} has read {where} up to {offset}, and the topic now ends at "
-                f"{end}: records that the table has are gone from the topic",
-                fix="restore the topic",
+                f"{end}: records that the table has are gone from the topic, and new ones would "
+                "take their offsets",
+                fix=f"restore the topic; or kafka-assets reset {node.name}",
             )
 
 
@@ -166,5 +268,6 @@ def _refuse_unknown_batches(node: Node, checkpoint: Checkpoint, committed: int) 
         f"table {node.name!r}: its checkpoint {node.checkpoint} began batch {begun} and finished "
         f"batch {finished}, and the table has batch {committed} of it; going on would lose or "
         "double a batch",
-        fix=f"restore {node.checkpoint} and {node.path} from the same moment",
+        fix=f"restore {node.checkpoint} and {node.path} from one moment; or kafka-assets reset "
+        f"{node.name}",
     )

@@ -167,7 +167,7 @@ def _data_loss(node: Node, found: str, text: str) -> KafkaAssetsError:
         "offsets_lost",
         f"table {node.name!r}: records that were not read yet are gone from the topic: "
         f"{_gist(text)}; batches committed before are kept",
-        fix="lengthen the topic's retention; see the message for the offsets",
+        fix=f"kafka-assets accept-loss {node.name}; and lengthen the topic's retention",
     )
 
 
@@ -175,7 +175,26 @@ def _other_upstream(node: Node, found: str, text: str) -> KafkaAssetsError:
     return FenceRefused(
         "source_recreated",
         f"table {node.name!r}: its upstream table is another one than before: {_gist(text)}",
-        fix=f"move {node.path} and {node.checkpoint} away together to build it anew",
+        fix=f"kafka-assets reset {node.name}",
+    )
+
+
+def _upstream_rewritten(node: Node, found: str, text: str) -> KafkaAssetsError:
+    return FenceRefused(
+        "upstream_rewritten",
+        f"table {node.name!r}: rows of its upstream were deleted or changed ({found}), and a "
+        "stream reads only rows that are added; batches committed before are kept",
+        fix=f"kafka-assets reset {node.name} (builds it anew from what the upstream has now)",
+    )
+
+
+def _upstream_files_gone(node: Node, found: str, text: str) -> KafkaAssetsError:
+    return FenceRefused(
+        "upstream_files_gone",
+        f"table {node.name!r}: files or log entries of its upstream that were not read yet are "
+        f"gone ({found}): {_gist(text)}",
+        fix=f"kafka-assets reset {node.name}; and keep files longer than the longest pause "
+        "(VACUUM, delta.logRetentionDuration)",
     )
 
 
@@ -185,6 +204,12 @@ _KNOWN = (
     (r"KAFKA_DATA_LOSS\.\w+", _data_loss),
     (r"(MISMATCHED_TOPIC|END_OFFSET_HAS|LOST_TOPIC)\w*", _topic_changed),
     (r"DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE", _other_upstream),
+    (r"DELTA_SOURCE_(TABLE_IGNORE_CHANGES|IGNORE_DELETE)", _upstream_rewritten),
+    (
+        r"DELTA_MISSING_FILES_UNEXPECTED_VERSION|DELTA_LOG_FILE_NOT_FOUND\w*|"
+        r"FAILED_READ_FILE\.FILE_NOT_EXIST|DELTA_FILE_NOT_FOUND\w*",
+        _upstream_files_gone,
+    ),
     (
         r"Timed out waiting for a node assignment|TimeoutException: [^\n]*|"
         r"Failed to construct kafka\w*|could not be established[^\n]*",

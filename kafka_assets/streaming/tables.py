@@ -62,6 +62,7 @@ class Commit:
         batch_id: The query's batch.
         info: What our own commits carry in `userMetadata`.
         at: When it was made (UTC).
+        restored: The version that a RESTORE went back to; None when it named a time.
     """
 
     version: int
@@ -72,6 +73,7 @@ class Commit:
     batch_id: int | None
     at: datetime
     info: Mapping[str, Any] = field(default_factory=dict)
+    restored: int | None = None
 
     @property
     def changed_data(self) -> bool:
@@ -208,8 +210,12 @@ class LakeTable:
         """The columns as an Arrow schema."""
         return self._log.to_pyarrow_dataset().schema
 
-    def delete(self, predicate: str) -> None:
-        """Remove the rows for which a condition holds; for tables that no stream reads."""
+    def count(self, condition: Any) -> int:
+        """Rows for which a condition of `pyarrow.dataset` holds."""
+        return int(self._log.to_pyarrow_dataset().count_rows(filter=condition))
+
+    def delete(self, predicate: str | None) -> None:
+        """Remove the rows for which a condition holds, or all; for tables that no stream reads."""
         self._log.delete(predicate)
 
     def append(
@@ -267,6 +273,9 @@ def _commit(entry: Mapping[str, Any]) -> Commit:
         batch_id=None if batch is None else int(batch),
         at=datetime.fromtimestamp(int(entry.get("timestamp", 0)) / 1000, UTC),
         info=info,
+        restored=int(parameters["version"])
+        if str(parameters.get("version") or "").isdigit() and entry.get("operation") == "RESTORE"
+        else None,
     )
 
 

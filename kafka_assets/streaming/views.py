@@ -40,8 +40,12 @@ def run_view(node: Node, session: SparkSession, spec: BatchSpec, table: LakeTabl
     }
     made_from = {name: up.data_version for name, up in upstreams.items()}
     last = next((c for c in table.commits() if "made_from" in c.info), None)
+    newest = table.last_change
+    # Rows that somebody took away since are to come back.
+    untouched = newest is None or last is None or newest.version <= last.version
     if (
         last is not None
+        and untouched
         and last.info["made_from"] == made_from
         and last.info["code_version"] == spec.code_version
     ):

@@ -28,15 +28,22 @@ def tables_of(record: dg.RunRecord) -> set[str]:
     return {key.path[-1] for key in keys if key.path[0] != "dlq"}
 
 
-@pytest.fixture
-def built():
-    """A chain that took five records and is idle."""
+@pytest.fixture(scope="module")
+def built_once():
     with Harness(pipeline()) as harness:
         harness.tick()
         harness.world.ends["events"] = [5]
         harness.tick(seconds=15)
         for _ in range(3):
             assert harness.tick(seconds=15) == []
+        yield harness
+
+
+@pytest.fixture
+def built(built_once):
+    """A chain that took five records and is idle; a copy, for this test alone."""
+    with Harness(pipeline()) as harness:
+        harness.go_on_from(built_once)
         yield harness
 
 

@@ -4,62 +4,18 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
-import kafka_assets as ka
-from kafka_assets.errors import FenceRefused
-from kafka_assets.graph import Graph
-from kafka_assets.streaming.run import run_table
-from kafka_assets_tests.helpers import create_topic, graph_of, produce
+from kafka_assets_tests.helpers import create_topic
+from kafka_assets_tests.pipeline import Bronze
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafka_assets.settings import Settings
-
-
-class Bronze:
-    """A topic with three records and the bronze table that has them."""
-
-    def __init__(self, spark: SparkSession, settings: Settings, topic: str) -> None:
-        self.spark, self.settings, self.topic = spark, settings, topic
-        self.admin = AdminClient({"bootstrap.servers": settings.kafka.bootstrap_servers})
-        create_topic(settings.kafka.bootstrap_servers, topic)
-        self.produce(b"a", b"b", b"c")
-        self.graph = self._graph()
-        self.node = self.graph.tables["raw"]
-        self.run()
-        self.checkpoint = Path(self.node.checkpoint)
-
-    def _graph(self) -> Graph:
-        events = ka.kafka_topic(self.topic, name="events")
-
-        @ka.streaming_table(layer="bronze")
-        def raw(events: Any) -> Any:
-            return events
-
-        @ka.streaming_table(layer="silver")
-        def copy(raw: Any) -> Any:
-            return raw
-
-        return graph_of(self.settings, events, raw, copy)
-
-    def produce(self, *values: bytes) -> None:
-        produce(self.settings.kafka.bootstrap_servers, self.topic, values)
-
-    def run(self, table: str = "raw") -> Any:
-        return run_table(self.graph.tables[table], self.spark, self.settings)
-
-    def refused(self, table: str = "raw") -> FenceRefused:
-        with pytest.raises(FenceRefused) as raised:
-            self.run(table)
-        assert raised.value.fix
-        assert f"'{table}'" in raised.value.what
-        return raised.value
 
 
 @pytest.fixture
@@ -140,6 +96,59 @@ def test_an_upstream_table_made_anew_is_refused(bronze: Bronze) -> None:
     shutil.rmtree(bronze.checkpoint)
     bronze.run()
     assert bronze.refused("copy").state == "source_recreated"
+
+
+def test_a_table_restored_to_an_older_version_is_refused_until_it_is_restored_again(
+    bronze: Bronze,
+) -> None:
+    bronze.produce(b"d")
+    newest = bronze.run().version_to
+    restore = f"RESTORE TABLE delta.`{bronze.node.path}` TO VERSION AS OF "
+    bronze.spark.sql(f"{restore}{newest - 1}")
+    error = bronze.refused()
+    assert error.state == "table_restored"
+    bronze.spark.sql(str(error.fix).split(";")[0])
+    bronze.produce(b"e")
+    assert bronze.run().rows_total == 5
+
+
+@pytest.mark.parametrize("log", ["offsets", "commits"])
+def test_a_torn_file_whose_batch_the_table_has_is_refused(bronze: Bronze, log: str) -> None:
+    (bronze.checkpoint / log / "0").write_bytes(b"")
+    expected = {"offsets": "checkpoint_damaged", "commits": "commit_torn"}
+    error = bronze.refused()
+    assert error.state == expected[log]
+    assert f"{log}/0" in error.what
+
+
+def test_a_missing_file_in_the_middle_is_refused(bronze: Bronze) -> None:
+    bronze.produce(b"d")
+    bronze.run()
+    for file in ("0", ".0.crc"):
+        (bronze.checkpoint / "offsets" / file).unlink()
+    assert bronze.refused().state == "checkpoint_damaged"
+
+
+def test_the_checkpoint_of_another_table_is_refused(bronze: Bronze) -> None:
+    bronze.run("copy")
+    copy = Path(bronze.graph.tables["copy"].checkpoint)
+    shutil.rmtree(bronze.checkpoint)
+    shutil.copytree(copy, bronze.checkpoint)
+    assert bronze.refused().state == "table_replaced"
+
+
+def test_a_table_that_forgets_its_batches_is_refused(bronze: Bronze) -> None:
+    bronze.spark.sql(
+        f"ALTER TABLE delta.`{bronze.node.path}` SET TBLPROPERTIES "
+        "('delta.setTransactionRetentionDuration' = 'interval 1 days')"
+    )
+    assert bronze.refused().state == "transactions_expire"
+
+
+def test_an_upstream_whose_rows_were_deleted_is_refused_by_name(bronze: Bronze) -> None:
+    bronze.run("copy")
+    bronze.spark.sql(f"DELETE FROM delta.`{bronze.node.path}` WHERE offset = 1")
+    assert bronze.refused("copy").state == "upstream_rewritten"
 
 
 def test_a_batch_that_was_begun_and_not_finished_is_allowed(bronze: Bronze) -> None:
