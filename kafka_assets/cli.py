@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from kafka_assets import __version__
+from kafka_assets import __version__, cli_tables
 from kafka_assets.errors import BrokerError, KafkaAssetsError
 
 app = typer.Typer(
@@ -266,6 +266,12 @@ def _stop_in_order() -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
+
+
+app.add_typer(cli_tables.dlq, name="dlq")
+app.command()(cli_tables.repair)
+app.command("accept-loss")(cli_tables.accept_loss)
+app.command()(cli_tables.reset)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import dagster as dg
 from kafka_assets.graph import Graph, build_graph
 from kafka_assets.orchestration.assets import RunTable, table_asset, topic_asset
 from kafka_assets.orchestration.automation import automation_sensor
+from kafka_assets.orchestration.jobs import operation_jobs
 from kafka_assets.orchestration.names import chains_of, keys_of
 from kafka_assets.orchestration.resources import SPARK, spark_resource
 from kafka_assets.orchestration.sensors import Admin, kafka_lag_sensor
@@ -75,6 +76,7 @@ def graph_defs(
     return dg.Definitions(
         assets=[*topics, *tables],
         sensors=sensors,
+        jobs=operation_jobs(graph, settings) if keys else [],
         resources={SPARK: spark_resource(settings) if spark is None else spark},
         # One JVM for a run, not one for each table.
         executor=dg.in_process_executor,

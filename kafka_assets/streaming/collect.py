@@ -105,10 +105,20 @@ def report(
         schema={f.name: f.dataType.simpleString() for f in planned.schema.fields},
         dead_letters_version=letters_table.data_version if letters_table is not None else None,
         dead_letters_sample=_sample(letters_table, letters),
-        extra={"windows": sum(int(c.info.get("windows", 0)) for c in ours)}
-        if node.table.kind == "windowed_table"
-        else {},
+        extra=_extra(node, ours),
     )
+
+
+def _extra(node: Node, ours: list[Commit]) -> dict[str, int | float | str]:
+    extra: dict[str, int | float | str] = {}
+    if node.table.kind == "windowed_table":
+        extra["windows"] = sum(int(c.info.get("windows", 0)) for c in ours)
+    lost = [gone for c in ours for gone in c.info.get("accepted_loss", ())]
+    if lost:
+        extra["accepted_loss"] = ", ".join(
+            f"{gone['topic']}/{gone['partition']} [{gone['first']}, {gone['end']})" for gone in lost
+        )
+    return extra
 
 
 def reads_topic(node: Node) -> bool:

@@ -1,0 +1,250 @@
+"""Operations on tables as Dagster jobs: dead letters, repair, accepted losses, reset.
+
+Each job is one step around a function of `operations`, which the command line calls too. What was
+done shows on the asset's page: as an observation, or as a materialization where the table changed.
+"""
+
+# Without `annotations` from `__future__`: Dagster looks at the type of `context`, not at its name.
+from datetime import datetime
+from typing import Any
+
+import dagster as dg
+from dagster_pyspark import LazyPySparkResource
+from pydantic import Field
+
+from kafka_assets.errors import KafkaAssetsError
+from kafka_assets.graph import Graph, Node
+from kafka_assets.operations import letters
+from kafka_assets.operations.repair import accept_loss, repair
+from kafka_assets.operations.replay import replay
+from kafka_assets.operations.reset import reset
+from kafka_assets.orchestration.history import Position
+from kafka_assets.orchestration.names import POSITION, dead_letters_key, table_key
+from kafka_assets.settings import Settings
+from kafka_assets.streaming.tables import LakeTable
+
+
+class Which(dg.Config):
+    """Which dead letters a job is about."""
+
+    table: str = Field(description="The table.")
+    rule: str | None = Field(default=None, description="A rule, (undecodable) or (raised).")
+    reason: str | None = Field(default=None, description="Regular expression in the reason.")
+    since: str | None = Field(default=None, description="Died at this time or later (ISO-8601).")
+    until: str | None = Field(default=None, description="Died before this time (ISO-8601).")
+    topic: str | None = Field(default=None, description="Topic of the record.")
+    partition: int | None = Field(default=None, description="Partition of the record.")
+    first_offset: int | None = Field(default=None, description="First offset, included.")
+    last_offset: int | None = Field(default=None, description="Last offset, included.")
+
+    def filter(self, statuses: tuple[letters.Status, ...] = letters.OPEN) -> letters.Filter:
+        """The same for `operations`."""
+        offsets = None
+        if self.first_offset is not None or self.last_offset is not None:
+            first = self.first_offset or 0
+            offsets = (first, 2**63 - 1 if self.last_offset is None else self.last_offset)
+        return letters.Filter(
+            rule=self.rule,
+            reason=self.reason,
+            since=None if self.since is None else datetime.fromisoformat(self.since),
+            until=None if self.until is None else datetime.fromisoformat(self.until),
+            topic=self.topic,
+            partition=self.partition,
+            offsets=offsets,
+            statuses=statuses,
+        )
+
+
+class Replay(Which):
+    """Which dead letters to try again."""
+
+    dry_run: bool = Field(default=False, description="Only say what would happen.")
+
+
+class Discard(Which):
+    """Which dead letters to give up, and why."""
+
+    because: str = Field(description="Why.")
+
+
+class OneTable(dg.Config):
+    """A table, and why something is done to it."""
+
+    table: str = Field(description="The table.")
+    because: str = Field(default="", description="Why; kept in the lake.")
+
+
+class Repair(OneTable):
+    """A table whose checkpoint is to be repaired."""
+
+    accept_loss: bool = Field(default=False, description="Also where unread records may be gone.")
+
+
+class Reset(OneTable):
+    """A table to build anew."""
+
+    downstream: bool = Field(default=False, description="Also every table that depends on it.")
+    accept: str | None = Field(
+        default=None, description="The words that accept a loss, as the refusal gives them."
+    )
+
+
+def operation_jobs(graph: Graph, settings: Settings) -> list[dg.JobDefinition]:
+    """The jobs of a graph's tables.
+
+    Args:
+        graph: The tables.
+        settings: The lake and the broker.
+    """
+
+    @dg.op(description="Show dead letters on the page of their asset.")
+    def list_dead_letters(context: dg.OpExecutionContext, config: Which) -> None:
+        node = _node(graph, config.table)
+        found = _tried(letters.find, node, config.filter())[::-1]
+        lines = ["| record | rules | reason |", "| --- | --- | --- |"]
+        for letter in found[:50]:
+            topic, partition, offset = letter.at
+            why = letter.reason.replace("|", "\\|").replace("\n", " ")
+            lines.append(f"| {topic}/{partition} {offset} | {', '.join(letter.rules)} | {why} |")
+        _observe(
+            context,
+            dead_letters_key(node),
+            open=len(found),
+            letters=dg.MetadataValue.md("\n".join(lines)),
+        )
+
+    @dg.op(description="Try dead letters again with today's code; exactly once.")
+    def replay_dead_letters(
+        context: dg.OpExecutionContext, config: Replay, spark: LazyPySparkResource
+    ) -> None:
+        node = _node(graph, config.table)
+        report = _tried(
+            replay,
+            node,
+            spark.spark_session,
+            settings,
+            config.filter(),
+            by=_by(context),
+            run_id=context.run_id,
+            dry_run=config.dry_run,
+        )
+        figures = {
+            "tried": report.tried,
+            "replayed": report.replayed,
+            "rows": report.rows,
+            "still_dead": sum(report.still_dead.values()),
+            "reasons": dg.MetadataValue.json(dict(report.still_dead)),
+            "replay_id": report.replay_id,
+        }
+        _observe(context, dead_letters_key(node), **figures)
+        if report.rows and not report.dry:
+            _materialized(context, node, **figures)
+
+    @dg.op(description="Mark dead letters as given up. Nothing is deleted.")
+    def discard_dead_letters(context: dg.OpExecutionContext, config: Discard) -> None:
+        node = _node(graph, config.table)
+        count = _tried(
+            letters.discard,
+            node,
+            settings,
+            config.filter(),
+            reason=config.because,
+            by=_by(context),
+        )
+        _observe(context, dead_letters_key(node), discarded=count, reason=config.because)
+
+    @dg.op(description="Repair a checkpoint where that loses and doubles nothing.")
+    def repair_checkpoint(context: dg.OpExecutionContext, config: Repair) -> None:
+        node = _node(graph, config.table)
+        done = _tried(
+            repair,
+            node,
+            settings,
+            accept=config.accept_loss,
+            by=_by(context),
+            run_id=context.run_id,
+        )
+        _observe(context, table_key(node), repair=done)
+
+    @dg.op(description="Write down records that are gone unread, and go on behind them.")
+    def accept_lost_records(context: dg.OpExecutionContext, config: OneTable) -> None:
+        node = _node(graph, config.table)
+        lost = _tried(
+            accept_loss,
+            node,
+            settings,
+            reason=config.because,
+            by=_by(context),
+            run_id=context.run_id,
+        )
+        said = ", ".join(map(str, lost)) or "nothing"
+        _observe(context, table_key(node), lost=said, reason=config.because)
+
+    @dg.op(description="Build tables anew from their sources; refused if rows would be lost.")
+    def reset_tables(context: dg.OpExecutionContext, config: Reset) -> None:
+        report = _tried(
+            reset,
+            graph,
+            config.table,
+            settings,
+            downstream=config.downstream,
+            accept=config.accept,
+            reason=config.because,
+            by=_by(context),
+            run_id=context.run_id,
+            progress=context.log.info,
+        )
+        for name in report.tables:
+            # Without offsets all of the topic is lag, so the sensor starts the chain.
+            _materialized(context, graph.tables[name], anew=True, reset=report.phrase or "no loss")
+
+    executor = dg.in_process_executor
+    return [
+        dg.GraphDefinition(name, node_defs=[op]).to_job(
+            description=op.description, executor_def=executor
+        )
+        for name, op in {
+            "dead_letters_list": list_dead_letters,
+            "dead_letters_replay": replay_dead_letters,
+            "dead_letters_discard": discard_dead_letters,
+            "repair": repair_checkpoint,
+            "accept_loss": accept_lost_records,
+            "reset": reset_tables,
+        }.items()
+    ]
+
+
+def _node(graph: Graph, name: str) -> Node:
+    return _tried(letters.table_of, graph, name)  # type: ignore[no-any-return]
+
+
+def _tried(work: Any, *args: Any, **options: Any) -> Any:
+    try:
+        return work(*args, **options)
+    except KafkaAssetsError as error:
+        raise dg.Failure(description=str(error), allow_retries=False) from error
+
+
+def _by(context: dg.OpExecutionContext) -> str:
+    return context.run.tags.get("user") or f"dagster ({letters.user()})"
+
+
+def _observe(context: dg.OpExecutionContext, key: dg.AssetKey, **metadata: Any) -> None:
+    context.log_event(dg.AssetObservation(asset_key=key, metadata=metadata))
+
+
+def _materialized(
+    context: dg.OpExecutionContext, node: Node, *, anew: bool = False, **metadata: Any
+) -> None:
+    table = LakeTable.open(node.path)
+    if table is None:
+        return
+    if anew:
+        metadata[POSITION] = Position(table.table_id, table.version, {}).as_metadata()
+    context.log_event(
+        dg.AssetMaterialization(
+            asset_key=table_key(node),
+            metadata=metadata,
+            tags={"dagster/data_version": table.data_version},
+        )
+    )

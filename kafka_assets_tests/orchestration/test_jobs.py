@@ -1,0 +1,86 @@
+"""Operations on tables are Dagster jobs, and what they did shows on the assets' pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from kafka_assets.graph import Graph
+from kafka_assets.orchestration.build import graph_defs
+from kafka_assets.settings import Settings
+from kafka_assets.streaming.run import run_table
+from kafka_assets_tests.pipeline import Bronze, Pipeline, event
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def run_job(
+    graph: Graph, settings: Settings, instance: dg.DagsterInstance, name: str, **config: Any
+) -> dg.ExecuteInProcessResult:
+    defs = graph_defs(graph, settings)
+    job = defs.resolve_job_def(name)
+    (step,) = job.nodes
+    return job.execute_in_process(
+        run_config={"ops": {step.name: {"config": config}}}, instance=instance, raise_on_error=False
+    )
+
+
+def observation(instance: dg.DagsterInstance, *key: str) -> dict[str, Any]:
+    (record, *_) = instance.fetch_observations(dg.AssetKey(list(key)), limit=1).records
+    assert record.asset_observation is not None
+    return {name: value.value for name, value in record.asset_observation.metadata.items()}
+
+
+def test_dead_letters_are_listed_replayed_and_discarded_by_jobs(
+    spark: SparkSession, settings: Settings, topic_name: str
+) -> None:
+    pipeline = Pipeline(spark, settings, topic_name)
+    pipeline.produce(event("a", 1), event("b", -1), b"no json")
+    pipeline.run("raw", "clean")
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def job(name: str, **config: Any) -> dict[str, Any]:
+            found = run_job(pipeline.graph, settings, instance, name, table="clean", **config)
+            assert found.success
+            return observation(instance, "dlq", "clean")
+
+        assert job("dead_letters_list")["open"] == 2
+        replayed = job("dead_letters_replay", rule="positive")
+        assert (replayed["tried"], replayed["still_dead"]) == (1, 1)
+        assert job("dead_letters_discard", because="a test")["discarded"] == 2
+        assert job("dead_letters_list")["open"] == 0
+
+
+def test_a_reset_by_a_job_makes_all_of_the_topic_lag(
+    spark: SparkSession, settings: Settings, topic_name: str
+) -> None:
+    bronze = Bronze(spark, settings, topic_name)
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert run_job(bronze.graph, settings, instance, "reset", table="raw").success
+        event = instance.get_latest_materialization_event(dg.AssetKey(["bronze", "raw"]))
+        assert event is not None
+        assert event.asset_materialization is not None
+        position = event.asset_materialization.metadata["kafka_assets/position"].value
+        assert position["offsets"] == {}
+    assert bronze.run().kept == 3
+
+
+def test_a_refused_operation_fails_its_job_with_the_reason(
+    spark: SparkSession, settings: Settings, topic_name: str
+) -> None:
+    bronze = Bronze(spark, settings, topic_name)
+    bronze.produce(b"d", b"e")
+    bronze.delete_records(before=4)
+    with dg.DagsterInstance.ephemeral() as instance:
+        refused = run_job(bronze.graph, settings, instance, "reset", table="raw")
+        assert not refused.success
+        (failed,) = [e for e in refused.all_events if e.is_step_failure]
+        assert "lose 3 rows of raw" in str(failed.step_failure_data.user_failure_data)
+
+        done = run_job(bronze.graph, settings, instance, "accept_loss", table="raw", because="old")
+        assert done.success
+        assert "[3, 4)" in observation(instance, "bronze", "raw")["lost"]
+    report = run_table(bronze.node, spark, settings, reported_version=1)
+    assert report.extra["accepted_loss"] == f"{topic_name}/0 [3, 4)"
