@@ -271,6 +271,7 @@ def _stop_in_order() -> None:
 app.add_typer(cli_tables.dlq, name="dlq")
 app.command()(cli_tables.repair)
 app.command("accept-loss")(cli_tables.accept_loss)
+app.command()(cli_tables.move)
 app.command()(cli_tables.reset)
 
 

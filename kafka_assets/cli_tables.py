@@ -215,6 +215,19 @@ def accept_loss(table: TableName, because: Because) -> None:
         out.print(f"{table}: lost {gone}; written to _operations", highlight=False)
 
 
+def move(table: TableName) -> None:
+    """Take a table along to where its changed declaration says. Starts no Spark."""
+    from kafka_assets.operations import move as operation
+    from kafka_assets.operations.letters import table_of
+
+    graph, settings = _graph()
+    moved = operation.move(table_of(graph, table), settings)
+    if moved is None:
+        out.print(f"{table} lies where it is declared.", highlight=False)
+    else:
+        out.print(f"{table}: moved from {moved[0]} to {moved[1]}", highlight=False, soft_wrap=True)
+
+
 def reset(
     table: TableName,
     downstream: Annotated[

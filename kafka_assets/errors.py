@@ -63,6 +63,10 @@ class FenceRefused(KafkaAssetsError):
         self.state = state
 
 
+class PlaceChanged(KafkaAssetsError):
+    """A table is declared in another place than where its rows lie; nothing was done."""
+
+
 class LeaseHeld(KafkaAssetsError):
     """Another run is writing this table now."""
 

@@ -35,7 +35,7 @@ from kafka_assets.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-RESERVED = ("_checkpoints", "_leases", "_operations", "_broker", "dlq")
+RESERVED = ("_checkpoints", "_leases", "_operations", "_tables", "_broker", "dlq")
 """Folders of the lake that no table may lie in."""
 
 

@@ -44,7 +44,7 @@ from kafka_assets.orchestration.names import (
 from kafka_assets.settings import KafkaSettings, SensorSettings, Settings
 from kafka_assets.sources.kafka import KafkaAdmin, TopicState
 
-WAITS_FOR_PEOPLE = ("expectation_failed", "fence_refused", "dead_share_exceeded")
+WAITS_FOR_PEOPLE = ("expectation_failed", "fence_refused", "dead_share_exceeded", "place_changed")
 """Kinds of failure that a retry cannot mend."""
 
 SAME_OFFSETS_SECONDS = 600.0

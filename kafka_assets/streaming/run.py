@@ -23,7 +23,7 @@ from kafka_assets.graph import Graph, Node
 from kafka_assets.schemas import fingerprint
 from kafka_assets.settings import Settings
 from kafka_assets.sources.kafka import KafkaAdmin, TopicState, read_stream
-from kafka_assets.streaming import by_value, collect, fence, views
+from kafka_assets.streaming import by_value, collect, fence, places, views
 from kafka_assets.streaming.batch import run_batch
 from kafka_assets.streaming.lease import lease
 from kafka_assets.streaming.plan import Planned, decoded_frame, plan_table
@@ -74,6 +74,7 @@ def run_table(
 
     Raises:
         PlanError: The function does not fit its inputs; nothing was read.
+        PlaceChanged: The table is declared in another place than where its rows lie.
         LeaseHeld: Another run is writing the table.
         FenceRefused: Checkpoint, table and source do not fit together; nothing was written.
         ExpectationFailed: A batch broke an `expect_or_fail` rule; nothing of it was committed.
@@ -88,6 +89,7 @@ def run_table(
     with lease(node, settings, run_id):
         topics = _describe_topics(node, settings)
         _require_upstreams(node)
+        places.refuse_other_place(node, settings)
         table = ensure_table(
             session,
             node.path,
@@ -98,6 +100,7 @@ def run_table(
         )
         if node.table.may_have_dead_letters:
             ensure_letters(session, node.dead_letters_path, node.name)
+        places.keep_place(node, settings)
         run = Run(node, session, settings, run_id, planned, table)
         if node.table.kind == "materialized_view":
             views.run_view(node, session, batch_spec(run), table)

@@ -210,6 +210,10 @@ class LakeTable:
         """The columns as an Arrow schema."""
         return self._log.to_pyarrow_dataset().schema
 
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Set table properties, without Spark."""
+        self._log.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
+
     def count(self, condition: Any) -> int:
         """Rows for which a condition of `pyarrow.dataset` holds."""
         return int(self._log.to_pyarrow_dataset().count_rows(filter=condition))

@@ -63,6 +63,7 @@ def test_a_reset_by_a_job_makes_all_of_the_topic_lag(
         assert event is not None
         assert event.asset_materialization is not None
         position = event.asset_materialization.metadata["kafka_assets/position"].value
+        assert isinstance(position, dict)
         assert position["offsets"] == {}
     assert bronze.run().kept == 3
 
