@@ -12,7 +12,15 @@ import os
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    FilePath,
+    SecretStr,
+    ValidationError,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from kafka_assets.errors import SettingsError
@@ -44,6 +52,8 @@ class KafkaSettings(BaseModel):
         properties: Further client properties in librdkafka's names, which are Kafka's own for
             all security settings (`security.protocol`, `sasl.mechanism`, ...). Not for secrets.
         secrets: Client properties that must not be printed, such as `sasl.password`.
+        secret_files: The same as files that hold nothing but the value, as containers mount them;
+            read anew whenever a client is made.
         request_timeout_seconds: How long one admin call may take.
         group_id: Informational consumer group that the offsets of finished runs are published
             to, with the table's name appended; None publishes nothing. Never read back.
@@ -56,6 +66,7 @@ class KafkaSettings(BaseModel):
     bootstrap_servers: str = "127.0.0.1:9092"
     properties: dict[str, str] = Field(default_factory=dict)
     secrets: dict[str, SecretStr] = Field(default_factory=dict)
+    secret_files: dict[str, FilePath] = Field(default_factory=dict)
     request_timeout_seconds: Annotated[float, Field(gt=0)] = 10.0
     group_id: str | None = "kafka-assets"
     max_offsets_per_trigger: Annotated[int, _below(1)] = 1_000_000
@@ -66,7 +77,23 @@ class KafkaSettings(BaseModel):
             "bootstrap.servers": self.bootstrap_servers,
             **self.properties,
             **{name: value.get_secret_value() for name, value in self.secrets.items()},
+            **{name: _secret(name, file) for name, file in self.secret_files.items()},
         }
+
+
+def _secret(name: str, file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise SettingsError(
+            f"the file of kafka.secret_files.{name}, {file}, cannot be read: {error.strerror}",
+            fix="mount it, or correct KAFKA_ASSETS_KAFKA__SECRET_FILES",
+        ) from None
+
+
+def is_secret(name: str) -> bool:
+    """Whether a setting of this name holds something that must not be seen."""
+    return any(word in name.lower() for word in SECRET_WORDS)
 
 
 class SparkSettings(BaseModel):
@@ -185,7 +212,7 @@ class Settings(BaseSettings):
 def _explain(error: Any) -> str:
     path = [str(part) for part in error["loc"]]
     variable = "KAFKA_ASSETS_" + "__".join(part.upper() for part in path)
-    secret = any(word in part.lower() for part in path for word in SECRET_WORDS)
+    secret = any(is_secret(part) for part in path)
     value = "(not shown)" if secret else repr(error.get("input"))
     set_by = f" (environment variable {variable})" if variable in os.environ else ""
     return f"setting {'.'.join(path)}{set_by} = {value}: {error['msg']}"

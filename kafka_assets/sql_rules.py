@@ -13,6 +13,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+_REACHES_OUT = ("java_method", "reflect", "try_reflect")
+"""Functions of Spark that call any static method of Java."""
+
 
 def rule_problem(rule: str) -> str | None:
     """Say what is wrong with a rule's SQL.
@@ -41,6 +44,9 @@ def rule_problem(rule: str) -> str | None:
         return "a condition may not read other tables"
     if condition.find(exp.AggFunc, exp.Window) is not None:
         return "a condition is about one row: no aggregates and no windows"
+    for call in condition.find_all(exp.Anonymous):
+        if str(call.this).lower() in _REACHES_OUT:
+            return f"{call.this}() runs code that is not SQL"
     if isinstance(condition.this, exp.Alias | exp.Literal):
         return "not a condition"
     return None

@@ -52,8 +52,8 @@ def refuse_other_place(node: Node, settings: Settings) -> None:
         return
     raise PlaceChanged(
         f"table {node.name!r} ({node.table.place}) is declared at {node.path} (checkpoint "
-        f"{node.checkpoint}), and lies at {known['path']} ({known['checkpoint']}): it would begin empty, and the old rows would be left behind; nothing "
-        "was read or written",
+        f"{node.checkpoint}), and lies at {known['path']} ({known['checkpoint']}): it would begin "
+        "empty, and the old rows would be left behind; nothing was read or written",
         fix=f"kafka-assets move {node.name} (takes rows and checkpoint along); or change layer= or "
         "path= back",
     )

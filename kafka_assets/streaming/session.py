@@ -9,12 +9,14 @@ import os
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafka_assets.errors import RunFailed
 from kafka_assets.jars import java_command, spark_jars
-from kafka_assets.settings import Settings
+from kafka_assets.settings import Settings, is_secret
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -93,8 +95,43 @@ def spark_session(settings: Settings) -> SparkSession:
         # Workers must be this Python: another one on the PATH may lack what a function needs.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        builder = SparkSession.builder.master(settings.spark.master)
-        return builder.config(map=session_conf(settings)).getOrCreate()
+        conf = session_conf(settings)
+        seen = {name: value for name, value in conf.items() if not is_secret(name)}
+        builder = SparkSession.builder.master(settings.spark.master).config(map=seen)
+        with _out_of_sight({n: v for n, v in conf.items() if n not in seen}):
+            return builder.getOrCreate()
+
+
+@contextmanager
+def _out_of_sight(secrets: Mapping[str, str]) -> Iterator[None]:
+    """Hand settings to the JVM in a file of this user's own, not in its command line.
+
+    The command line of a process is everybody's to read.
+    """
+    if not secrets:
+        yield
+        return
+    before = os.environ.get("PYSPARK_SUBMIT_ARGS")
+    with tempfile.NamedTemporaryFile("w", prefix="kafka-assets-", suffix=".conf") as file:
+        # Made by mkstemp: readable by this user alone, and gone when the session is up.
+        for name, value in secrets.items():
+            file.write(f"{name}={_property(value)}\n")
+        file.flush()
+        os.environ["PYSPARK_SUBMIT_ARGS"] = (
+            f"--properties-file {file.name} {before or 'pyspark-shell'}"
+        )
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ["PYSPARK_SUBMIT_ARGS"]
+            else:
+                os.environ["PYSPARK_SUBMIT_ARGS"] = before
+
+
+def _property(value: str) -> str:
+    """A value as Java's properties files write it."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
 
 
 def _connect(session_type: type[SparkSession], settings: Settings) -> SparkSession:
