@@ -68,8 +68,8 @@ def accept_loss(
     if not reason.strip():
         raise OperationRefused("a loss is accepted for a reason", fix="say it with --because")
     with lease(node, settings, run_id or "accept-loss"):
-        table = LakeTable.existing(node.path)
         state = _topic_state(node, settings)
+        table = LakeTable.existing(node.path)
         try:
             fence.check(node, table, {state.topic: state})
         except FenceRefused as refused:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafka_assets.errors import (
@@ -16,6 +18,7 @@ from kafka_assets.errors import (
     FenceRefused,
     KafkaAssetsError,
     LakeError,
+    LeaseHeld,
     RunFailed,
     SourceError,
 )
@@ -26,6 +29,35 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 POLL_SECONDS = 1
+ORPHAN_SECONDS = 60
+_ALREADY_ACTIVE = "another query with same id is already active"
+
+
+def start_query(start: Callable[[], StreamingQuery], node: Node) -> StreamingQuery:
+    """Start a query; one that a dead client left running on a Connect server is waited for.
+
+    Args:
+        start: Starts it.
+        node: Its table, for messages.
+
+    Raises:
+        LeaseHeld: The same query still runs after `ORPHAN_SECONDS`.
+    """
+    until = time.monotonic() + ORPHAN_SECONDS
+    while True:
+        try:
+            return start()
+        except Exception as error:
+            if _ALREADY_ACTIVE not in str(error):
+                raise
+            if time.monotonic() > until:
+                raise LeaseHeld(
+                    f"table {node.name!r}: a query with its checkpoint is still running in this "
+                    "engine, left by a client that died or started by another; nothing was done "
+                    "here",
+                    fix="wait for it to end, or restart the Spark Connect server",
+                ) from None
+        time.sleep(1)
 
 
 def await_query(query: StreamingQuery, node: Node) -> None:

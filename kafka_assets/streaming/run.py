@@ -27,7 +27,7 @@ from kafka_assets.streaming import by_value, collect, fence, places, views
 from kafka_assets.streaming.batch import run_batch
 from kafka_assets.streaming.lease import lease
 from kafka_assets.streaming.plan import Planned, decoded_frame, plan_table
-from kafka_assets.streaming.query import await_query
+from kafka_assets.streaming.query import await_query, start_query
 from kafka_assets.streaming.report import RunReport
 from kafka_assets.streaming.spec import BatchSpec, Rule
 from kafka_assets.streaming.tables import LakeTable, ensure_letters, ensure_table
@@ -107,7 +107,7 @@ def run_table(
             checkpoint = None
         else:
             position = fence.check(node, table, topics)
-            await_query(_start(run, position), node)
+            await_query(start_query(lambda: _start(run, position), node), node)
             checkpoint = position.checkpoint.path
         since = table.version if reported_version is None else reported_version
         if since > table.version:
