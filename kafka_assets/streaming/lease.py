@@ -6,6 +6,7 @@ doubling rows is the transaction id of each batch's commit.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -19,6 +20,8 @@ from filelock import FileLock, Timeout
 from kafka_assets.errors import LakeError, LeaseHeld
 from kafka_assets.graph import Node
 from kafka_assets.settings import Settings
+
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO)
 
 
 @contextmanager
@@ -35,7 +38,8 @@ def lease(node: Node, settings: Settings, run_id: str) -> Iterator[None]:
 
     Raises:
         LeaseHeld: Another run holds the table; the message says which.
-        LakeError: The lock's folder cannot be written.
+        LakeError: The lock's folder cannot be written, or the disk failed the run: it is full,
+            read-only or not permitted.
     """
     if settings.local_lake is None:
         yield
@@ -53,10 +57,7 @@ def lease(node: Node, settings: Settings, run_id: str) -> Iterator[None]:
             fix="wait for that run to end, or end it",
         ) from None
     except OSError as error:
-        raise LakeError(
-            f"table {node.name!r}: {folder} cannot be written: {error.strerror or error}",
-            fix="make the lake writable and free some space; nothing was written",
-        ) from error
+        raise _unwritable(node, error, folder) from error
     try:
         record.write_text(
             json.dumps(
@@ -71,8 +72,20 @@ def lease(node: Node, settings: Settings, run_id: str) -> Iterator[None]:
             encoding="utf-8",
         )
         yield
+    except OSError as error:
+        if error.errno not in _OF_THE_DISK:
+            raise
+        raise _unwritable(node, error, settings.local_lake) from error
     finally:
         lock.release()
+
+
+def _unwritable(node: Node, error: OSError, place: Path) -> LakeError:
+    return LakeError(
+        f"table {node.name!r}: {error.filename or place} cannot be written: "
+        f"{error.strerror or error}; what was committed before is kept",
+        fix="make the lake writable or free some space, and run again",
+    )
 
 
 def _holder(record: Path) -> str:

@@ -1,0 +1,1 @@
+"""What a person sees in the Dagster UI, in a real browser."""
