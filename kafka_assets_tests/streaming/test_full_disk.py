@@ -31,10 +31,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def _fill(file: Path) -> None:
-    with file.open("wb") as ballast, contextlib.suppress(OSError):
+    with file.open("wb", buffering=0) as ballast, contextlib.suppress(OSError):
         while True:
             ballast.write(bytes(4096))
-            ballast.flush()
 
 
 @pytest.mark.verify
