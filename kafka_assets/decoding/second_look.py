@@ -78,7 +78,8 @@ def whole(text: Column) -> Column:
     alone = (F.json_array_length(F.concat(F.lit("["), text, F.lit(",0]"))) == 2) & (
         F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))) == 1
     )
-    escapes = F.replace(text, F.lit("\\\\"), F.lit(""))
+    # By a space, not by nothing: what stands on both sides of a backslash must not become a pair.
+    escapes = F.replace(text, F.lit("\\\\"), F.lit(" "))
     halves = F.regexp_replace(escapes, _HIGH + _LOW, "").rlike(f"{_HIGH}|{_LOW}")
     paired = ~F.contains(text, F.lit("\\u")) | ~halves
     return F.coalesce(F.is_valid_utf8(text) & paired & alone, F.lit(False))

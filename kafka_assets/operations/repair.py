@@ -80,7 +80,7 @@ def accept_loss(
         checkpoint = Checkpoint.read(node.checkpoint)
         _settle_begun_batch(node, table, checkpoint)
         checkpoint = Checkpoint.read(node.checkpoint)
-        saved = _saved(checkpoint, state.topic)
+        saved = fence.reached(checkpoint, table.transaction(str(checkpoint.query_id)), state)
         lost = _lost(state, saved)
         audit.write(
             settings,
@@ -271,11 +271,6 @@ def _lost(state: TopicState, saved: Mapping[int, int]) -> tuple[Lost, ...]:
         if earliest is None or earliest > offset:
             lost.append(Lost(state.topic, partition, offset, earliest))
     return tuple(lost)
-
-
-def _saved(checkpoint: Checkpoint, topic: str) -> dict[int, int]:
-    done = checkpoint.end_offsets(checkpoint.last_commit)
-    return {int(p): int(o) for p, o in (done[0].get(topic, {}) if done else {}).items()}
 
 
 def _topic_state(node: Node, settings: Settings) -> TopicState:

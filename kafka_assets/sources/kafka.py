@@ -233,6 +233,7 @@ def spark_options(topic: Topic, settings: KafkaSettings) -> dict[str, str]:
         if name not in ("bootstrap.servers", *_LIBRDKAFKA_ONLY)
     }
     client.update(_java_security(settings.client_config()))
+    timeout = int(settings.request_timeout_seconds * 1000)
     return {
         "kafka.bootstrap.servers": settings.bootstrap_servers,
         "subscribe": topic.topic,
@@ -242,8 +243,12 @@ def spark_options(topic: Topic, settings: KafkaSettings) -> dict[str, str]:
         "kafka.isolation.level": "read_committed",
         "groupIdPrefix": f"kafka-assets-{topic.name}",
         "maxOffsetsPerTrigger": str(settings.max_offsets_per_trigger),
-        "fetchOffset.numRetries": "10",
-        "fetchOffset.retryIntervalMs": "500",
+        # A broker that is gone ends the run after about a minute, not after ten.
+        "kafka.request.timeout.ms": str(timeout),
+        "kafka.default.api.timeout.ms": str(2 * timeout),
+        "kafkaConsumer.pollTimeoutMs": str(6 * timeout),
+        "fetchOffset.numRetries": "3",
+        "fetchOffset.retryIntervalMs": "1000",
         # Kafka's default of 500 records a poll costs a sixth of the time of a bronze table.
         "kafka.max.poll.records": "5000",
         **{f"kafka.{name}": value for name, value in client.items()},

@@ -70,7 +70,7 @@ def check(node: Node, table: LakeTable, topics: Mapping[str, TopicState]) -> Pos
     if not checkpoint.record:
         checkpoint.write_record(record)
     for state in topics.values():
-        _refuse_lost_offsets(node, checkpoint, state)
+        _refuse_lost_offsets(node, state, reached(checkpoint, committed, state))
     _refuse_unknown_batches(node, checkpoint, committed)
     _refuse_restored_table(node, table, checkpoint)
     _refuse_restored_upstream(node, checkpoint)
@@ -227,12 +227,31 @@ def _refuse_other_sources(node: Node, checkpoint: Checkpoint, sources: Mapping[s
             )
 
 
-def _refuse_lost_offsets(node: Node, checkpoint: Checkpoint, state: TopicState) -> None:
-    done = checkpoint.end_offsets(checkpoint.last_commit) if checkpoint.last_commit >= 0 else []
-    saved = done[0].get(state.topic, {}) if done else {}
+def reached(checkpoint: Checkpoint, committed: int, state: TopicState) -> dict[int, int]:
+    """Partition -> the offset up to which a table has a topic.
+
+    Args:
+        checkpoint: The table's, which has a query.
+        committed: The last batch that the table has; its checkpoint may not know of it yet.
+        state: The topic. A partition that was never read is to be read from its offset 0.
+    """
+    batch = max(checkpoint.last_commit, min(committed, checkpoint.last_offsets))
+    if batch >= 0:
+        done = checkpoint.end_offsets(batch)
+        saved = done[0].get(state.topic, {}) if done else {}
+    else:
+        saved = (checkpoint.first_offsets() or {}).get(state.topic)
+        if saved is None:
+            # Nothing was begun: the first batch begins at what the topic has.
+            return dict(state.earliest)
+    unread = dict.fromkeys(state.earliest, 0)
+    return {**unread, **{int(partition): int(offset) for partition, offset in saved.items()}}
+
+
+def _refuse_lost_offsets(node: Node, state: TopicState, saved: Mapping[int, int]) -> None:
     for partition, offset in saved.items():
-        earliest = state.earliest.get(int(partition))
-        end = state.end.get(int(partition))
+        earliest = state.earliest.get(partition)
+        end = state.end.get(partition)
         where = f"{state.topic}/{partition}"
         if earliest is None or end is None:
             raise FenceRefused(

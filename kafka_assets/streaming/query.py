@@ -198,9 +198,15 @@ def _data_loss(node: Node, found: str, text: str) -> KafkaAssetsError:
     return FenceRefused(
         "offsets_lost",
         f"table {node.name!r}: records that were not read yet are gone from the topic: "
-        f"{_gist(text)}; batches committed before are kept",
+        f"{_why_lost(text)}; batches committed before are kept",
         fix=f"kafka-assets accept-loss {node.name}; and lengthen the topic's retention",
     )
+
+
+def _why_lost(text: str) -> str:
+    """The part of Spark's message that has the offsets."""
+    found = re.search(r"Reason: ([^\n]*?)(?:\. |\n|$)", text)
+    return found.group(1) if found is not None else _gist(text)
 
 
 def _other_upstream(node: Node, found: str, text: str) -> KafkaAssetsError:
@@ -233,8 +239,12 @@ def _upstream_files_gone(node: Node, found: str, text: str) -> KafkaAssetsError:
 _KNOWN = (
     (r"No space left on device", _full_disk),
     (r"AccessDeniedException|Permission denied|Read-only file system", _no_permission),
-    (r"KAFKA_DATA_LOSS\.\w+", _data_loss),
-    (r"(MISMATCHED_TOPIC|END_OFFSET_HAS|LOST_TOPIC)\w*", _topic_changed),
+    # Spark 4.0 writes the texts of these errors, not their names.
+    (
+        r"KAFKA_DATA_LOSS\.\w+|Some data may have been lost because they are not available",
+        _data_loss,
+    ),
+    (r"[^\n]*Trigger\.AvailableNow[^\n]*", _topic_changed),
     (r"DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE", _other_upstream),
     (r"DELTA_SOURCE_(TABLE_IGNORE_CHANGES|IGNORE_DELETE)", _upstream_rewritten),
     (
