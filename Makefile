@@ -40,6 +40,9 @@ check-plan:
 verify: setup ## the long rest: reliability, conformance, browser; ARGS="-k name"
 	@$(PY) -m pytest -m "verify or browser" $(ARGS)
 
+soak: setup ## kill runs for an hour or more and write docs/reliability.md; KILLS=5 for a short round
+	@$(PY) -m kafka_assets_tests.reliability.soak $(if $(KILLS),--kills $(KILLS)) $(if $(MINUTES),--minutes $(MINUTES))
+
 bench: setup ## benchmarks; ONLY=name for one, JSON=file for the figures
 	@$(PY) -m kafka_assets_tests.benchmarks $(if $(ONLY),--only "$(ONLY)") $(if $(JSON),--json "$(JSON)")
 

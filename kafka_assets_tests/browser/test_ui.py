@@ -70,8 +70,8 @@ def page(browser: Browser) -> Iterator[Page]:
 
 @pytest.mark.browser
 def test_the_graph_shows_topics_tables_and_dead_letters(page: Page, address: str) -> None:
-    page.goto(f"{address}/asset-groups/")
-    for name in ("orders_bronze", "orders_silver", "tracker_silver", "tracker_hourly"):
+    page.goto(f"{address}/locations/kafka_assets/asset-groups/orders/lineage")
+    for name in ("orders", "orders_bronze", "orders_silver"):
         page.get_by_text(name, exact=True).first.wait_for(timeout=60_000)
 
 

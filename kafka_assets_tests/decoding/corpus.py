@@ -164,6 +164,7 @@ GROUPS = [
             ('{"note":"\\ud800"}', Dead("half of a surrogate pair")),
             ('{"note":"\\udc00\\ud800"}', Dead("half of a surrogate pair")),
             ('{"note":"\\\\\\ud800"}', Dead("half of a surrogate pair")),
+            ('{"note":"\\ud83d\\\\\\ude00"}', Dead("half of a surrogate pair")),
             ('{"other":"\\udfff"}', Dead("half of a surrogate pair")),
             ('{"note":5}', Dead("field note: the number 5 where a string is declared")),
             ('{"note":1e5}', Dead("field note: the number 1e5 where")),

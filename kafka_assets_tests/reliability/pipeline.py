@@ -1,0 +1,86 @@
+"""The pipeline that is killed: bronze `raw`, silver `clean` with dead letters, gold `hourly`.
+
+It is what a pipeline author would write, and nothing in it knows that it is being tested.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import functions as F
+
+import kafka_assets as ka
+from kafka_assets.graph import Graph
+from kafka_assets.settings import KafkaSettings, Settings, SparkSettings
+from kafka_assets_tests.helpers import graph_of
+from kafka_assets_tests.reliability.judge import STRICT_RULE
+from kafka_assets_tests.reliability.ledger import STRICT_BELOW
+
+SCHEMA = "id BIGINT NOT NULL, x INT, at TIMESTAMP"
+
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A JVM that lives for seconds gains more from starting soon than from optimized code."""
+
+
+def settings_for(
+    lake: Path, bootstrap: str, most_offsets: int = 1_000_000, jvm: tuple[str, ...] = ()
+) -> Settings:
+    """Settings of one worker.
+
+    Args:
+        lake: Where its tables lie; the schema file is put beside it.
+        bootstrap: The broker.
+        most_offsets: Most records of a bronze batch.
+        jvm: Further options of the driver's JVM.
+    """
+    schemas = lake.parent / "schemas"
+    schemas.mkdir(parents=True, exist_ok=True)
+    # Renamed into place: several workers may do so at once.
+    draft = schemas / f".{os.getpid()}.{threading.get_ident()}"
+    draft.write_text(SCHEMA)
+    draft.rename(schemas / "ledger_event.ddl")
+    return Settings(
+        lake=str(lake),
+        schemas=schemas,
+        kafka=KafkaSettings(bootstrap_servers=bootstrap, max_offsets_per_trigger=most_offsets),
+        spark=SparkSettings(
+            master="local[2]",
+            driver_memory="1g",
+            conf={
+                "spark.driver.extraJavaOptions": " ".join((QUICK_JVM, *jvm)),
+                "spark.executor.extraJavaOptions": "-XX:+UseSerialGC",
+            },
+        ),
+    )
+
+
+def graph(settings: Settings, topic: str, *, strict: bool = False) -> Graph:
+    """The tables over a topic.
+
+    Args:
+        settings: The lake.
+        topic: The topic's name at the broker.
+        strict: Silver has one more rule, as after a change of the pipeline's code.
+    """
+    events = ka.kafka_topic(topic, name="events")
+
+    @ka.streaming_table(layer="bronze")
+    def raw(events: Any) -> Any:
+        return events
+
+    @ka.streaming_table(layer="silver", schema="ledger_event.ddl")
+    @ka.expect_or_drop("positive", "x > 0")
+    def clean(raw: Any) -> Any:
+        return raw.withColumn("hour", F.date_trunc("hour", "at"))
+
+    if strict:
+        clean = ka.expect_or_drop(STRICT_RULE, f"x < {STRICT_BELOW}")(clean)
+
+    @ka.windowed_table(layer="gold", event_time="at", window="1 hour")
+    def hourly(clean: Any) -> Any:
+        return clean.groupBy("hour").agg(F.sum("x").alias("total"), F.count("*").alias("events"))
+
+    return graph_of(settings, events, raw, clean, hourly)

@@ -1,0 +1,142 @@
+"""One lake under attack: events come in, runs are killed, the next worker takes over.
+
+Tests and the soak share it. It counts what was done and what was seen, and judges nothing itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+from kafka_assets_tests.helpers import create_topic
+from kafka_assets_tests.reliability.judge import Verdict, judge
+from kafka_assets_tests.reliability.killer import RUN, Kill, kill_after, kill_at
+from kafka_assets_tests.reliability.ledger import Ledger
+from kafka_assets_tests.reliability.windows import CHECKPOINT
+from kafka_assets_tests.reliability.workers import GROUP, PYTHON, Crew, Setup, Worker
+
+MOST_TRIES = 4
+"""A run that meets what a killed one left may fail by a named error; so often it may be tried."""
+
+SEED = 20_261_121
+
+
+class Siege:
+    """A topic with two partitions, a lake of its own, and workers. A context manager.
+
+    Args:
+        folder: A folder of its own.
+        bootstrap: The broker.
+        topic: A topic's name that is not in use; it is created.
+        jvm: Options of the workers' JVM, from `make_archive`.
+        setup: How workers are started otherwise.
+        events: Events that are sent before each strike.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        bootstrap: str,
+        topic: str,
+        *,
+        jvm: tuple[str, ...] = (),
+        without: tuple[str, ...] = (),
+        most_offsets: int = 1_000_000,
+        events: int = 200,
+    ) -> None:
+        create_topic(bootstrap, topic, 2)
+        self.lake = folder / "lake"
+        self.events = events
+        self.ledger = Ledger(bootstrap, topic, SEED)
+        self.kills: list[Kill] = []
+        self.failures: list[str] = []
+        setup = Setup(self.lake, bootstrap, topic, most_offsets, without)
+        self._crew = Crew(replace(setup, jvm=jvm))
+        self._dead: list[Worker] = []
+        self._worker: Worker | None = None
+        self._seconds = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._crew.__exit__()
+
+    @property
+    def worker(self) -> Worker:
+        """The worker whose turn it is."""
+        if self._worker is None:
+            self._worker = self._crew.take()
+        return self._worker
+
+    def strike(
+        self, window: str, table: str, part: str = GROUP, tables: Sequence[str] = RUN
+    ) -> Kill:
+        """Send events, start a run, and kill it at a window."""
+        self.ledger.send(self.events)
+        if window == CHECKPOINT:
+            self.worker.do("set bronze/raw delta.checkpointInterval 1")
+        kill = kill_at(self.worker, window, table, part=part, tables=tables)
+        return self._struck(kill)
+
+    def strike_after(self, share: float, part: str = GROUP, tables: Sequence[str] = RUN) -> Kill:
+        """Send events, start a run, and kill it after a share of the time that the last one took.
+
+        The last run to the end, that is: how long one takes is the machine's business.
+        """
+        self.ledger.send(self.events)
+        kill = kill_after(self.worker, share * self._seconds, part=part, tables=tables)
+        return self._struck(kill)
+
+    def recover(self, *words: str, whole: bool = True) -> Verdict:
+        """Let the next worker run to the end, and compare the tables with the ledger.
+
+        Args:
+            words: Words of the `run` command; see `worker`.
+            whole: See `judge`.
+        """
+        for _ in range(MOST_TRIES):
+            worker, begin = self.worker, time.monotonic()
+            worker.tell(f"run {' '.join(words)}")
+            line = worker.answer() or "no answer"
+            if line.startswith("done"):
+                self._seconds = time.monotonic() - begin
+                break
+            self.failures.append(line)
+        else:
+            raise AssertionError(f"no run succeeded: {self.failures[-MOST_TRIES:]}")
+        assert "NOT CONSERVED" not in line, line
+        if self.kills and self.kills[-1].aimed == CHECKPOINT:
+            self.worker.do("set bronze/raw delta.checkpointInterval 10")
+        self._crew.dismiss(self._dead)
+        self._dead = []
+        return judge(self.lake, self.ledger, gold="hourly" in words, whole=whole)
+
+    def double_start(self) -> list[str]:
+        """Send events, start a run in two workers at once, and return what they say."""
+        first, second = self.worker, self._crew.take()
+        self.ledger.send(self.events)
+        for worker in (first, second):
+            worker.tell("run")
+        answers = [worker.answer() or "no answer" for worker in (first, second)]
+        self._crew.dismiss([first])
+        self._worker = second
+        return answers
+
+    def glance(self) -> Verdict:
+        """Compare the tables as they are; what waits in the topic shows as lost."""
+        return judge(self.lake, self.ledger, whole=False)
+
+    def _struck(self, kill: Kill) -> Kill:
+        self.kills.append(kill)
+        assert self._worker is not None
+        if kill.part == PYTHON:
+            # Its JVM lives on for a moment, as after a real crash: the next run may meet it.
+            self._dead.append(self._worker)
+        else:
+            self._crew.dismiss([self._worker])
+        self._worker = None
+        return kill

@@ -1,0 +1,129 @@
+"""The judge and the reader tell each kind of fault apart; small tables, no Spark, no broker."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from kafka_assets_tests.reliability.judge import Verdict, judge
+from kafka_assets_tests.reliability.ledger import ABORTED, ACKNOWLEDGED, Ledger, event
+from kafka_assets_tests.reliability.reader import Reader
+
+SIZE = 100
+QUERY = "q"
+
+
+class Tables:
+    """A ledger of acknowledged events, and tables that hold exactly these in one batch."""
+
+    def __init__(self, lake: Path) -> None:
+        self.lake = lake
+        self.ledger = Ledger("127.0.0.1:1", "nowhere", seed=3)
+        self.ledger._numbers(SIZE)
+        for number in range(SIZE):
+            self.ledger._statuses[number] = ACKNOWLEDGED
+        self.add_raw(*range(SIZE))
+        self.dead = [n for n in range(SIZE) if event(3, n)[0] == "dead"]
+        self.kept = [n for n in range(SIZE) if n not in self.dead]
+        self.add_letters(*self.dead, batch=0)
+        self.add_clean(*self.kept, batch=0)
+
+    def add_raw(self, *numbers: int, value: bytes | None = None) -> None:
+        values = [value or event(3, n)[1] for n in numbers]
+        keys = [str(n).encode() for n in numbers]
+        schema = pa.schema([("key", pa.binary()), ("value", pa.binary())])
+        self._append("bronze/raw", pa.table({"key": keys, "value": values}, schema=schema))
+
+    def add_clean(self, *numbers: int, batch: int) -> None:
+        hour = datetime(2026, 11, 20, tzinfo=UTC)
+        rows = {"id": list(numbers), "x": [1] * len(numbers), "hour": [hour] * len(numbers)}
+        done = CommitProperties(app_transactions=[Transaction(QUERY, batch)])
+        self._append("silver/clean", pa.table(rows), done)
+
+    def add_letters(self, *numbers: int, batch: int) -> None:
+        rows: list[dict[str, Any]] = [
+            {
+                "key": str(n).encode(),
+                "value": event(3, n)[1],
+                "failed_rules": ["r"],
+                "query_id": QUERY,
+                "batch_id": batch,
+            }
+            for n in numbers
+        ]
+        self._append("dlq/clean", pa.Table.from_pylist(rows))
+
+    def judged(self) -> Verdict:
+        return judge(self.lake, self.ledger)
+
+    def _append(self, path: str, rows: pa.Table, done: CommitProperties | None = None) -> None:
+        write_deltalake(str(self.lake / path), rows, mode="append", commit_properties=done)
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Tables:
+    return Tables(tmp_path)
+
+
+def faults(verdict: Verdict) -> dict[str, int]:
+    return {name: count for name, count in verdict.faults.items() if count}
+
+
+def test_tables_that_hold_everything_once_are_exact(tables: Tables) -> None:
+    assert tables.judged().exact
+    assert tables.judged().acknowledged == SIZE
+
+
+def test_an_acknowledged_event_that_is_nowhere_is_lost(tables: Tables) -> None:
+    tables.ledger._numbers(1)
+    tables.ledger._statuses[SIZE] = ACKNOWLEDGED
+    assert faults(tables.judged()) == {"lost": 1, "bronze_lost": 1}
+    assert tables.judged().sound
+
+
+def test_an_event_without_an_answer_may_be_there_or_not(tables: Tables) -> None:
+    tables.ledger._numbers(1)
+    assert tables.judged().exact
+
+
+def test_a_row_that_is_there_twice_is_doubled(tables: Tables) -> None:
+    tables.add_clean(tables.kept[0], batch=1)
+    assert faults(tables.judged()) == {"doubled": 1}
+    assert not tables.judged().sound
+
+
+def test_a_row_that_is_also_a_dead_letter_is_doubled_and_misplaced(tables: Tables) -> None:
+    tables.add_letters(tables.kept[0], batch=0)
+    assert faults(tables.judged()) == {"doubled": 1, "misplaced": 1}
+
+
+def test_letters_of_a_batch_that_silver_does_not_have_are_not_counted(tables: Tables) -> None:
+    tables.add_letters(tables.dead[0], batch=1)
+    assert tables.judged().exact
+    assert tables.judged().undecided == 1
+    tables.add_clean(batch=1)
+    assert faults(tables.judged()) == {"doubled": 1}
+
+
+def test_an_aborted_event_is_seen(tables: Tables) -> None:
+    tables.ledger._statuses[5] = ABORTED
+    assert faults(tables.judged()) == {"aborted_seen": 1}
+
+
+def test_bytes_that_are_not_those_sent_are_altered(tables: Tables) -> None:
+    tables.add_raw(7, value=b"other")
+    assert faults(tables.judged()) == {"bronze_doubled": 1, "altered": 1}
+
+
+def test_the_reader_takes_a_prefix_of_each_partition_for_whole(tables: Tables) -> None:
+    reader = Reader(tables.lake / "silver/clean", tables.ledger)
+    ids = DeltaTable(str(tables.lake / "silver/clean")).to_pyarrow_table()["id"].to_numpy()
+    reader.look(0, ids[ids < 40])
+    assert not reader.torn
+    reader.look(1, ids[ids != tables.kept[3]])
+    assert len(reader.torn) == 1
