@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from kafka_assets_tests.benchmarks import throughput
+from kafka_assets_tests.benchmarks import fence, throughput
 
-BENCHMARKS = {"throughput": throughput.measure}
+BENCHMARKS = {"throughput": throughput.measure, "fence": fence.measure}
 
 
 def main(

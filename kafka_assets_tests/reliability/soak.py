@@ -186,7 +186,7 @@ def main() -> None:
             if reader.torn:
                 raise SystemExit(f"torn versions: {reader.torn[:5]}\nthe lake is kept: {folder}")
     minutes = (time.monotonic() - begin) / 60
-    print(f"{verdict}; {minutes:.0f} min")
+    print(f"{verdict}; {len(siege.failures)} runs failed and were tried again; {minutes:.0f} min")
     result = Result(amounts, soak.done, soak.seen, verdict, siege.ledger, reader.versions, minutes)
     write_table(result)
     shutil.rmtree(folder)
