@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 PY := .venv/bin/python
+# In an environment of its own: the product does not need what it brings.
+PIP_AUDIT := 2.10.1
 
 # Tests that need no JVM, no broker and no browser.
 FAST := not spark and not broker and not dagster_dev and not browser and not verify
@@ -9,7 +11,7 @@ FAST := not spark and not broker and not dagster_dev and not browser and not ver
 # Keeps the output of what runs at once apart; macOS's make is too old for it.
 GROUPED := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-.PHONY: help setup demo test check check-source check-plan verify bench plan format clean
+.PHONY: help setup demo test check check-source check-plan verify soak audit bench plan format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +44,10 @@ verify: setup ## the long rest: reliability, conformance, browser; ARGS="-k name
 
 soak: setup ## kill runs for an hour or more and write docs/reliability.md; KILLS=5 for a short round
 	@$(PY) -m kafka_assets_tests.reliability.soak $(if $(KILLS),--kills $(KILLS)) $(if $(MINUTES),--minutes $(MINUTES))
+
+audit: setup ## look for known vulnerabilities in the pinned packages; needs PyPI's JSON interface
+	@test -x .venv/audit/bin/pip-audit || { $(PY) -m venv .venv/audit && .venv/audit/bin/pip install -q pip-audit==$(PIP_AUDIT); }
+	@.venv/audit/bin/pip-audit --strict --disable-pip --no-deps -r constraints.txt
 
 bench: setup ## benchmarks; ONLY=name for one, JSON=file for the figures
 	@$(PY) -m kafka_assets_tests.benchmarks $(if $(ONLY),--only "$(ONLY)") $(if $(JSON),--json "$(JSON)")

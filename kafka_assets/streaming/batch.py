@@ -76,7 +76,7 @@ def _write_decoded(spec: BatchSpec, decoded: DataFrame, who: dict[str, Any]) -> 
             raise
         rest = good.filter(~within([r.record for r in raising]))
         # The dead letters may be committed already, and are then to be replaced.
-        again = replace(spec, replayed=who["batch_id"])
+        again = replace(spec, replayed=who["batch_id"], again=True)
         write_batch(again, returned(rest), who, decoded=decoded, raising=raising)
 
 

@@ -58,7 +58,7 @@ class Checkpoint:
         """Keep what this checkpoint is for, beside it."""
         root = UPath(self.path)
         root.mkdir(parents=True, exist_ok=True)
-        (root / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
+        _write_whole(root / RECORD, json.dumps(record, indent=1))
 
     def end_offsets(self, batch_id: int) -> list[Any]:
         """End offsets of a batch, one parsed value for each source; empty when not there.
@@ -136,17 +136,14 @@ class Checkpoint:
         """Write down a new query and give the checkpoint back with its id."""
         root = UPath(self.path)
         root.mkdir(parents=True, exist_ok=True)
-        (root / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}), encoding="utf-8")
+        _write_whole(root / "metadata", json.dumps({"id": str(uuid.uuid4())}))
         return Checkpoint.read(self.path)
 
     def _write(self, log: str, batch_id: int, lines: Sequence[str]) -> None:
         file = self.file(log, batch_id)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-        # Whole or not at all: a file that is being written has a name that Spark does not read.
-        draft = file.with_name(f".{file.name}.draft")
-        draft.write_text("\n".join(lines), encoding="utf-8")
-        draft.rename(file)
+        _write_whole(file, "\n".join(lines))
 
     def first_offsets(self, source: int = 0) -> Any:
         """The offsets that a source began at, as it wrote them down; None when it did not."""
@@ -155,6 +152,13 @@ class Checkpoint:
             return None
         text = file.read_text(encoding="utf-8")
         return json.loads(text[text.index("{") :]) if "{" in text else None
+
+
+def _write_whole(file: UPath, text: str) -> None:
+    """Write a file whole or not at all; while it is written it has a name that nobody reads."""
+    draft = file.with_name(f".{file.name}.draft")
+    draft.write_text(text, encoding="utf-8")
+    file.fs.mv(draft.path, file.path)
 
 
 def _last(folder: UPath) -> int:

@@ -55,11 +55,11 @@ def write_dead_letters(
         commit: What the commit carries.
     """
     own = f"query_id = '{commit['query_id']}' AND batch_id = {commit['batch_id']}"
+    replayed = commit["batch_id"] == spec.replayed
     if not letters_of(counts):
-        if commit["batch_id"] == spec.replayed:
-            path = str(spec.dead_letters_path).replace("`", "``")
-            # The condition holds a UUID and a number that Spark made.
-            rows.sparkSession.sql(f"DELETE FROM delta.`{path}` WHERE {own}")  # noqa: S608
+        if replayed:
+            there = rows.sparkSession.read.format("delta").load(spec.dead_letters_path)
+            _commit(spec, there.limit(0), own, commit, replayed=True)
         return
     with ExitStack() as held:
         letters = []
@@ -69,7 +69,11 @@ def write_dead_letters(
             letters.append(_rule_letters(spec, decoded, rows, counts, held))
         if decoded is not None and raising:
             letters.append(_raising_letters(spec, decoded, raising))
-        _write(spec, reduce(DataFrame.unionByName, letters), own, counts, commit)
+        stamped = _stamped(spec, reduce(DataFrame.unionByName, letters), commit)
+        if letters_of(counts) <= SMALL_BATCH:
+            # A shuffle of few rows; coalesce would let one task look through the whole batch.
+            stamped = stamped.repartition(1)
+        _commit(spec, stamped, own, commit, replayed=replayed)
 
 
 def letters_of(counts: Mapping[str, Any]) -> int:
@@ -77,10 +81,14 @@ def letters_of(counts: Mapping[str, Any]) -> int:
     return int(counts["dead"]) + sum(int(counts.get(k) or 0) for k in ("undecodable", "raised"))
 
 
-def _write(
-    spec: BatchSpec, letters: DataFrame, own: str, counts: dict[str, Any], commit: dict[str, Any]
-) -> None:
-    stamped = letters.select(
+def letters_app_id(query_id: str) -> str:
+    """The application id of the commits of a query's dead letters."""
+    return f"{query_id}-letters"
+
+
+def _stamped(spec: BatchSpec, letters: DataFrame, commit: dict[str, Any]) -> DataFrame:
+    """Letters with what they share: their batch, run, schema and name."""
+    return letters.select(
         "*",
         F.lit(json.dumps(commit["offsets"])).alias("batch_offsets"),
         F.lit(commit["query_id"]).alias("query_id"),
@@ -89,11 +97,20 @@ def _write(
         F.lit(spec.fingerprint).cast("string").alias("schema_fingerprint"),
         F.current_timestamp().alias("died_at"),
     ).withColumn("letter_id", F.substring(F.sha2(F.concat_ws("|", *IDENTITY), 256), 1, 16))
-    if letters_of(counts) <= SMALL_BATCH:
-        # A shuffle of few rows; coalesce would let one task look through the whole batch.
-        stamped = stamped.repartition(1)
-    writer = stamped.write.format("delta").option("userMetadata", json.dumps(commit))
-    if commit["batch_id"] == spec.replayed:
+
+
+def _commit(
+    spec: BatchSpec, letters: DataFrame, own: str, commit: dict[str, Any], *, replayed: bool
+) -> None:
+    # Two versions for each batch: the second is for rows that turned out to raise.
+    attempt = 2 * (commit["batch_id"] - spec.committed) + int(spec.again)
+    writer = (
+        letters.write.format("delta")
+        .option("userMetadata", json.dumps(commit))
+        .option("txnAppId", letters_app_id(commit["query_id"]))
+        .option("txnVersion", spec.letters_version + attempt)
+    )
+    if replayed:
         writer = writer.mode("overwrite").option("replaceWhere", own)
     else:
         writer = writer.mode("append")

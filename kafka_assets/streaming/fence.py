@@ -15,6 +15,7 @@ from kafka_assets.errors import FenceRefused
 from kafka_assets.graph import Node
 from kafka_assets.sources.kafka import TopicState
 from kafka_assets.streaming.checkpoint import Checkpoint
+from kafka_assets.streaming.dead_letters import letters_app_id
 from kafka_assets.streaming.tables import Commit, LakeTable
 
 
@@ -26,11 +27,14 @@ class Position:
         checkpoint: The checkpoint as found.
         committed: The last batch that the table has, or -1.
         replayed: The batch that an earlier run wrote dead letters of, and no rows; or -1.
+        letters_version: The last transaction version that the dead letters have of this query, or
+            -1.
     """
 
     checkpoint: Checkpoint
     committed: int
     replayed: int
+    letters_version: int = -1
 
 
 def check(node: Node, table: LakeTable, topics: Mapping[str, TopicState]) -> Position:
@@ -74,17 +78,23 @@ def check(node: Node, table: LakeTable, topics: Mapping[str, TopicState]) -> Pos
     _refuse_unknown_batches(node, checkpoint, committed)
     _refuse_restored_table(node, table, checkpoint)
     _refuse_restored_upstream(node, checkpoint)
-    return Position(checkpoint, committed, _letters_without_rows(node, checkpoint, committed))
-
-
-def _letters_without_rows(node: Node, checkpoint: Checkpoint, committed: int) -> int:
-    """The batch whose dead letters were written, and whose rows were not; or -1."""
     letters = LakeTable.open(node.dead_letters_path) if node.table.may_have_dead_letters else None
     if letters is None:
-        return -1
-    for commit in letters.commits(limit=10):
-        if commit.query_id == checkpoint.query_id and commit.batch_id is not None:
-            return commit.batch_id if commit.batch_id > committed else -1
+        return Position(checkpoint, committed, replayed=-1)
+    return Position(
+        checkpoint,
+        committed,
+        _letters_without_rows(letters, checkpoint, committed),
+        letters.transaction(letters_app_id(checkpoint.query_id)),
+    )
+
+
+def _letters_without_rows(letters: LakeTable, checkpoint: Checkpoint, committed: int) -> int:
+    """The batch whose dead letters were written, and whose rows were not; or -1."""
+    for limit in (10, None):
+        for commit in letters.commits(limit=limit):
+            if commit.query_id == checkpoint.query_id and commit.batch_id is not None:
+                return commit.batch_id if commit.batch_id > committed else -1
     return -1
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kafka_assets.errors import (
@@ -31,6 +32,33 @@ if TYPE_CHECKING:
 POLL_SECONDS = 1
 ORPHAN_SECONDS = 60
 _ALREADY_ACTIVE = "another query with same id is already active"
+
+
+@contextmanager
+def named_errors(node: Node) -> Iterator[None]:
+    """Say in the product's words what the engine raises anywhere in a run.
+
+    Args:
+        node: The table, for messages.
+
+    Raises:
+        KafkaAssetsError: Instead of the engine's own errors.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        raise translated(str(error), node) from error
+    except Exception as error:
+        own = type(error).__module__.partition(".")[0]
+        if own not in ("py4j", "grpc") and not isinstance(error, ConnectionError | EOFError):
+            raise
+        raise RunFailed(
+            f"table {node.name!r}: Spark's process ended or does not answer any more "
+            f"({type(error).__name__}); batches committed before are kept",
+            fix="run again in a new process: the run continues where it stopped",
+        ) from error
 
 
 def start_query(start: Callable[[], StreamingQuery], node: Node) -> StreamingQuery:

@@ -27,7 +27,7 @@ from kafka_assets.streaming import by_value, collect, fence, places, views
 from kafka_assets.streaming.batch import run_batch
 from kafka_assets.streaming.lease import lease
 from kafka_assets.streaming.plan import Planned, decoded_frame, plan_table
-from kafka_assets.streaming.query import await_query, start_query
+from kafka_assets.streaming.query import await_query, named_errors, start_query
 from kafka_assets.streaming.report import RunReport
 from kafka_assets.streaming.spec import BatchSpec, Rule
 from kafka_assets.streaming.tables import LakeTable, ensure_letters, ensure_table
@@ -85,8 +85,9 @@ def run_table(
     """
     started, clock = datetime.now(UTC), time.monotonic()
     run_id = run_id or str(uuid.uuid4())
-    planned = plan_table(node, session)
-    with lease(node, settings, run_id):
+    with named_errors(node):
+        planned = plan_table(node, session)
+    with lease(node, settings, run_id), named_errors(node):
         topics = _describe_topics(node, settings)
         _require_upstreams(node)
         places.refuse_other_place(node, settings)
@@ -106,9 +107,8 @@ def run_table(
             views.run_view(node, session, batch_spec(run), table)
             checkpoint = None
         else:
-            position = fence.check(node, table, topics)
-            await_query(start_query(lambda: _start(run, position), node), node)
-            checkpoint = position.checkpoint.path
+            await_query(start_query(lambda: _start(run, topics), node), node)
+            checkpoint = node.checkpoint
         since = table.version if reported_version is None else reported_version
         if since > table.version:
             # The table was made anew since: nothing of this one has been reported.
@@ -200,6 +200,7 @@ def batch_spec(run: Run, position: fence.Position | None = None) -> BatchSpec:
         has_source=run.planned.has_source,
         replayed=-1 if position is None else position.replayed,
         committed=-1 if position is None else position.committed,
+        letters_version=-1 if position is None else position.letters_version,
         explain=partial(explain_json, schema=node.payload, options=table.json)
         if node.payload is not None
         else None,
@@ -221,8 +222,10 @@ def _raw_path(node: Node) -> str | None:
     return upstream.path if raw else _raw_path(upstream)
 
 
-def _start(run: Run, position: fence.Position) -> StreamingQuery:
+def _start(run: Run, topics: Mapping[str, TopicState]) -> StreamingQuery:
+    """Start the query behind the fence; both again when an orphan had to be waited for."""
     node = run.node
+    position = fence.check(node, LakeTable.existing(node.path), topics)
     stream = _read(run)
     if node.table.kind == "windowed_table":
         return _start_windows(run, position, stream)

@@ -57,6 +57,10 @@ class BatchSpec:
         has_source: Rows of the function's result carry `_source`.
         replayed: The batch that an earlier run began and did not finish, or -1.
         committed: The last batch that the table has, or -1.
+        letters_version: The last transaction version that the dead letters have of this query,
+            or -1. Each attempt at a batch has a higher one, so that a writer that was overtaken
+            adds no letters of a batch that another has finished.
+        again: The batch is written a second time in this run.
         explain: Payload -> why it does not decode.
         most_dead: The largest share of a batch's rows that may become dead letters.
         guarded: Batches of fewer rows than this may have any share.
@@ -77,6 +81,8 @@ class BatchSpec:
     has_source: bool
     replayed: int = -1
     committed: int = -1
+    letters_version: int = -1
+    again: bool = False
     explain: Callable[[bytes | None], str | None] | None = field(default=None, compare=False)
     most_dead: float = 1.0
     guarded: int = 1000

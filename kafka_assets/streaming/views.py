@@ -6,10 +6,12 @@ commit, and the commit replaces the whole table at once.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafka_assets.graph import Node
 from kafka_assets.streaming import batch
+from kafka_assets.streaming.dead_letters import letters_app_id
 from kafka_assets.streaming.expectations import checked
 from kafka_assets.streaming.query import translated
 from kafka_assets.streaming.spec import BatchSpec
@@ -59,6 +61,10 @@ def run_view(node: Node, session: SparkSession, spec: BatchSpec, table: LakeTabl
         "batch_id": 0 if last is None or last.batch_id is None else last.batch_id + 1,
         "offsets": [],
     }
+    letters = LakeTable.open(node.dead_letters_path)
+    if letters is not None:
+        version = letters.transaction(letters_app_id(str(who["query_id"])))
+        spec = replace(spec, letters_version=version)
     try:
         rows = checked(spec, node.table(*frames))
         batch.write_batch(spec, rows, who, replaced="true", extra={"made_from": made_from})

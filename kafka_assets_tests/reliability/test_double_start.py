@@ -80,20 +80,7 @@ def test_without_the_lease_a_double_start_keeps_the_rows_exact(unleased: Pair) -
         assert verdict.exact, verdict
 
 
-@pytest.mark.parametrize(
-    "window",
-    [
-        BETWEEN,
-        MID_PARQUET,
-        pytest.param(
-            AFTER_OFFSETS,
-            marks=pytest.mark.xfail(
-                reason="dead letters have no transaction id: overtaken, they are appended again",
-                strict=False,
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("window", [BETWEEN, MID_PARQUET, AFTER_OFFSETS])
 def test_without_the_lease_a_frozen_writer_that_comes_back_doubles_nothing(
     unleased: Pair, window: str
 ) -> None:

@@ -7,6 +7,7 @@ rules after it, twelve at random moments, of which some hit the recovery from th
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
@@ -47,8 +48,8 @@ def test_a_kill_at_any_window_loses_and_doubles_nothing(siege: Siege) -> None:
     seen = {kill.seen for kill in siege.kills}
     # The machine may be busy, and a kill come late; most windows have to be hit all the same.
     assert len(seen & set(WINDOWS)) >= 5, [str(kill) for kill in siege.kills]
-    hung = [kill for kill in siege.kills if kill.answer == "no answer"]
-    assert not hung, [str(kill) for kill in hung]
+    unnamed = [k for k in siege.kills if re.search("no answer|unnamed", k.answer or "")]
+    assert not unnamed, [str(kill) for kill in unnamed]
     siege.ledger.send_dead(3)
     assert siege.recover("raw", "clean", "hourly").exact
 
