@@ -15,7 +15,8 @@ from kafka_assets_tests.reliability.siege import Siege
 from kafka_assets_tests.reliability.windows import AFTER_DELTA, AFTER_OFFSETS
 from kafka_assets_tests.reliability.workers import Setup
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+# Tests of the tests: they show that the others can fail, and need not be shown each time.
+pytestmark = [pytest.mark.spark, pytest.mark.verify, pytest.mark.timeout(1800)]
 
 TRIES = 4
 """A kill may come too late for its window on a busy machine; so often it is aimed again."""

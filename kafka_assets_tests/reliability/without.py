@@ -15,8 +15,10 @@ from pyspark.sql import functions as F
 
 from kafka_assets.streaming import batch, fence, run
 from kafka_assets.streaming.checkpoint import Checkpoint
+from kafka_assets.streaming.dead_letters import letters_app_id
 from kafka_assets.streaming.fence import Position
 from kafka_assets.streaming.spec import BatchSpec
+from kafka_assets.streaming.tables import LakeTable
 
 
 def lease() -> None:
@@ -55,7 +57,15 @@ def the_fence(committed: int | None = None) -> None:
             return Position(checkpoint, committed=-1, replayed=-1)
         begun = checkpoint.last_offsets
         has = table.transaction(checkpoint.query_id) if committed is None else committed
-        return Position(checkpoint, has, begun if begun > checkpoint.last_commit else -1)
+        letters = LakeTable.open(node.dead_letters_path)
+        return Position(
+            checkpoint,
+            has,
+            replayed=begun if begun > checkpoint.last_commit else -1,
+            letters_version=-1
+            if letters is None
+            else letters.transaction(letters_app_id(checkpoint.query_id)),
+        )
 
     _replace(fence, "check", allowed)
 
