@@ -1,7 +1,8 @@
 """Whether checkpoint, table and source still fit together, before anything is written.
 
 Allowed are two states: clean, and one batch that an earlier run began and did not finish. Anything
-else is refused by name. Why each of them would lose or double rows is said in its message.
+else is refused by name. Why each of them would lose or double rows is said in its message, with the
+command that repairs it; the repairs are `operations`'.
 """
 
 from __future__ import annotations

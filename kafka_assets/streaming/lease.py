@@ -1,7 +1,8 @@
 """One writer for each table at a time.
 
 The lease is a courtesy that says early and clearly who else is writing; what keeps two writers from
-doubling rows is the transaction id of each batch's commit.
+doubling rows is the transaction id of each batch's commit. A disk that fails while the lease is
+held is named here too, because every run and every operation holds one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Waiting for a streaming query, and saying in the product's words why it stopped.
+"""Starting a streaming query, waiting for it, and saying in the product's words why it stopped.
 
 Spark's errors arrive as long texts with stack traces; here each known one becomes an error that
 names the table and what to do.

@@ -1,7 +1,8 @@
 """Delta tables as they lie in the lake: their state and commits, creating and widening them.
 
-Logs are read with deltalake, which needs no Spark; everything that changes a table goes through
-SQL, which classic sessions and Spark Connect share.
+Logs are read with deltalake, which needs no Spark. Creating and widening a pipeline's table goes
+through SQL, which classic sessions and Spark Connect share; what operations change, and our own
+bookkeeping tables, are written with deltalake, so that a repair starts no JVM.
 """
 
 from __future__ import annotations

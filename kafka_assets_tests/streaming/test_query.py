@@ -1,0 +1,59 @@
+"""A query that a dead client left running is waited for, and a lost engine has a name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafka_assets as ka
+from kafka_assets.errors import LeaseHeld, RunFailed
+from kafka_assets.graph import Node
+from kafka_assets.settings import Settings
+from kafka_assets.streaming import query
+from kafka_assets_tests.helpers import graph_of
+
+ACTIVE = "Cannot start query with id 1 as another query with same id is already active."
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    events = ka.kafka_topic("events")
+
+    @ka.streaming_table(layer="bronze")
+    def raw(events: Any) -> Any:
+        return events
+
+    return graph_of(Settings(lake=str(tmp_path / "lake")), events, raw).tables["raw"]
+
+
+def test_a_query_left_running_is_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    answers: list[Any] = [RuntimeError(ACTIVE), RuntimeError(ACTIVE), "started"]
+
+    def start() -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    found: object = query.start_query(start, node)
+    assert found == "started"
+
+
+def test_a_query_that_never_ends_is_named(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query, "ORPHAN_SECONDS", -1)
+
+    def start() -> Any:
+        raise RuntimeError(ACTIVE)
+
+    with pytest.raises(LeaseHeld, match="'raw'"):
+        query.start_query(start, node)
+
+
+def test_an_engine_that_is_gone_is_named_and_our_own_mistakes_are_not_hidden(node: Node) -> None:
+    with pytest.raises(RunFailed, match="'raw'"), query.named_errors(node):
+        raise ConnectionRefusedError("refused")
+    with pytest.raises(ZeroDivisionError), query.named_errors(node):
+        raise ZeroDivisionError
