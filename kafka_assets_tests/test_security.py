@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,16 @@ def test_a_password_is_in_no_file_of_the_lake_and_in_no_output(
     assert SECRET not in shown + repr(specs) + settings.model_dump_json()
 
 
+def command_lines(process: psutil.Process) -> list[str]:
+    """What anyone on the machine reads of a process and its children in the process list."""
+    lines = []
+    for member in [process, *process.children(recursive=True)]:
+        # A launcher that has ended meanwhile, or was not waited for yet, has no command line.
+        with suppress(psutil.NoSuchProcess):
+            lines.append(" ".join(member.cmdline()))
+    return lines
+
+
 @pytest.mark.spark
 def test_secret_settings_of_spark_are_not_in_the_process_list() -> None:
     code = (
@@ -80,11 +91,7 @@ def test_secret_settings_of_spark_are_not_in_the_process_list() -> None:
         # The session has it ...
         assert process.stdout.readline().strip() == f"has {SECRET}"
         # ... and nobody sees it.
-        family = [
-            psutil.Process(process.pid),
-            *psutil.Process(process.pid).children(recursive=True),
-        ]
-        lines = [" ".join(member.cmdline()) for member in family]
+        lines = command_lines(psutil.Process(process.pid))
         assert any("java" in line for line in lines)
         assert not [line for line in lines if SECRET in line]
     finally:
