@@ -182,7 +182,7 @@ def purge_letters(
         )
     for name in tables or graph.tables:
         node = letters.table_of(graph, name)
-        if node.table.may_have_dead_letters:
+        if node.may_have_dead_letters:
             count = letters.purge(node, settings)
             out.print(f"{name}: {count} dead letters removed", highlight=False)
 

@@ -9,7 +9,6 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from kafka_assets.declarations import Topic
 from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.graph import Graph, Node
 from kafka_assets.settings import Settings
@@ -66,7 +65,7 @@ def _table(node: Node, ends: dict[str, dict[int, int]], now: datetime) -> Line:
     table = LakeTable.open(node.path)
     if table is None:
         return Line(name)
-    letters = LakeTable.open(node.dead_letters_path) if node.table.may_have_dead_letters else None
+    letters = LakeTable.open(node.dead_letters_path) if node.may_have_dead_letters else None
     lag = _lag(node, ends)
     changed = table.changed_at
     age = None if changed is None else (now - changed).total_seconds()
@@ -82,13 +81,14 @@ def _table(node: Node, ends: dict[str, dict[int, int]], now: datetime) -> Line:
 
 
 def _lag(node: Node, ends: dict[str, dict[int, int]]) -> int | None:
-    upstream = next(iter(node.upstreams.values()))
-    if not isinstance(upstream, Topic):
-        return None
-    checkpoint = Checkpoint.read(node.checkpoint)
-    done = checkpoint.end_offsets(checkpoint.last_commit) if checkpoint.last_commit >= 0 else []
-    read = done[0].get(upstream.topic, {}) if done else {}
-    return sum(max(end - int(read.get(str(p), 0)), 0) for p, end in ends[upstream.topic].items())
+    lag: int | None = None
+    for part in node.parts:
+        for topic in (one.topic for one in part.topics):
+            checkpoint = Checkpoint.read(part.checkpoint)
+            read = checkpoint.position(checkpoint.last_commit, topic=topic) or {}
+            behind = (max(e - int(read.get(str(p), 0)), 0) for p, e in ends[topic].items())
+            lag = (lag or 0) + sum(behind)
+    return lag
 
 
 def render(address: str, graph: Graph, settings: Settings) -> Group:

@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 
 from kafka_assets.operations.letters import user
 from kafka_assets.settings import Settings
-from kafka_assets.streaming.tables import LakeTable, create_without_spark
+from kafka_assets.streaming.creating import ensure_bookkeeping
+from kafka_assets.streaming.tables import LakeTable
 
 FIELDS = (
     ("at", "timestamp"),
@@ -76,7 +77,7 @@ def write(
     same = {"at": datetime.now(UTC), "by": by or user(), "run_id": run_id}
     rows = [{**vars(entry), **same} for entry in entries]
     if rows:
-        table = create_without_spark(path(settings), FIELDS)
+        table = ensure_bookkeeping(path(settings), FIELDS)
         info = {"operation": rows[0]["operation"]}
         table.append(pa.Table.from_pylist(rows, schema=table.arrow_schema), info=info)
 

@@ -18,8 +18,9 @@ from typing import Any, Literal
 from kafka_assets.errors import OperationRefused
 from kafka_assets.graph import Graph, Node
 from kafka_assets.settings import Settings
+from kafka_assets.streaming.creating import ensure_bookkeeping
 from kafka_assets.streaming.lease import lease
-from kafka_assets.streaming.tables import LakeTable, create_without_spark
+from kafka_assets.streaming.tables import LakeTable
 
 Status = Literal["open", "still_dead", "replaying", "replayed", "discarded"]
 OPEN: tuple[Status, ...] = ("open", "still_dead")
@@ -118,7 +119,7 @@ class Letter:
     """One dead letter and what became of it.
 
     Attributes:
-        values: The letter's columns, as `streaming.tables.LETTERS_DDL` describes them.
+        values: The letter's columns, as `streaming.creating.LETTERS` describes them.
         status: What became of it.
         decided: The newest row of statuses; empty for a letter that nobody has looked at.
     """
@@ -220,7 +221,7 @@ def overview(nodes: Iterable[Node], wanted: Filter | None = None) -> list[Group]
     wanted = wanted or Filter(statuses=STATUSES)
     groups = []
     for node in nodes:
-        if not node.table.may_have_dead_letters:
+        if not node.may_have_dead_letters:
             continue
         by_rule: dict[str, list[Letter]] = {}
         for letter in find(node, wanted):
@@ -297,7 +298,7 @@ def mark(
         }
         for id, letter in ids.items()
     ]
-    table = create_without_spark(status_path(node), STATUS_FIELDS)
+    table = ensure_bookkeeping(status_path(node), STATUS_FIELDS)
     info = {"operation": status, "run_id": run_id, "replay_id": replay_id}
     table.append(pa.Table.from_pylist(rows, schema=table.arrow_schema), info=info)
 

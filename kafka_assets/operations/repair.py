@@ -209,7 +209,7 @@ def _ends_of_rows(node: Node, table: LakeTable, topic: str) -> dict[int, int]:
 
     ends: dict[int, int] = {}
     places = [table]
-    if node.table.may_have_dead_letters:
+    if node.may_have_dead_letters:
         letters = LakeTable.open(node.dead_letters_path)
         places += [letters] if letters is not None else []
     for place in places:

@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING
 from kafka_assets.declarations import Topic
 from kafka_assets.decoding.explain import explain_json
 from kafka_assets.errors import LakeError, OperationRefused
-from kafka_assets.graph import Node
+from kafka_assets.graph import Node, Outside
 from kafka_assets.operations.letters import OPEN, Filter, Letter, find, mark
 from kafka_assets.settings import Settings
+from kafka_assets.streaming.creating import ensure_table
 from kafka_assets.streaming.expectations import checked
 from kafka_assets.streaming.isolation import is_about_rows, raising_rows, within
 from kafka_assets.streaming.lease import lease
 from kafka_assets.streaming.plan import decoded_frame, plan_table
-from kafka_assets.streaming.run import Run, batch_spec
 from kafka_assets.streaming.spec import BatchSpec
-from kafka_assets.streaming.tables import LakeTable, ensure_table, first_line
+from kafka_assets.streaming.starting import Run, batch_spec
+from kafka_assets.streaming.tables import LakeTable, first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -169,7 +170,7 @@ def app_id(replay_id: str) -> str:
 
 
 def _reads_records(node: Node, columns: list[str]) -> bool:
-    direct = node.payload is None and isinstance(node.only_upstream, Topic)
+    direct = node.payload is None and isinstance(node.only_stream, Topic)
     return direct and {"topic", "partition", "offset"} <= set(columns)
 
 
@@ -262,8 +263,8 @@ class _Attempt:
         from pyspark.sql import functions as F
 
         node, session = self._run.node, self._run.session
-        upstream = node.only_upstream
-        if node.payload is None and isinstance(upstream, Node):
+        upstream = node.only_stream
+        if node.payload is None and isinstance(upstream, Node | Outside):
             rows = session.read.format("delta").load(upstream.path)
             return self._only(rows, {x.at for x in letters})
         ids = session.createDataFrame([(x.id,) for x in letters], "letter_id string")

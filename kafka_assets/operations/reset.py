@@ -15,7 +15,6 @@ from typing import Any
 
 from upath import UPath
 
-from kafka_assets.declarations import Topic
 from kafka_assets.errors import OperationRefused
 from kafka_assets.graph import Graph, Node
 from kafka_assets.operations import audit
@@ -80,12 +79,7 @@ def examine(
         SourceError: The broker does not answer.
     """
     nodes = _nodes(graph, name, downstream)
-    topics = {
-        upstream.topic
-        for node in nodes
-        for upstream in node.upstreams.values()
-        if isinstance(upstream, Topic)
-    }
+    topics = {topic.topic for node in nodes for topic in node.topics}
     states = KafkaAdmin(settings.kafka).describe(topics) if topics else {}
     losses = tuple(loss for node in nodes if (loss := _loss(node, nodes, states)) is not None)
     phrase = f"lose {' and '.join(map(str, losses))}" if losses else ""
@@ -166,8 +160,7 @@ def _nodes(graph: Graph, name: str, downstream: bool) -> tuple[Node, ...]:
         node.name
         for node in readers
         if node.name not in chosen
-        and node.table.kind != "materialized_view"
-        and chosen & set(node.upstreams)
+        and chosen & {stream.name for stream in node.streams}
         and LakeTable.open(node.path) is not None
     ]
     if streams:
@@ -183,11 +176,13 @@ def _loss(node: Node, nodes: tuple[Node, ...], states: Mapping[str, TopicState])
     table = LakeTable.open(node.path)
     if table is None or table.rows == 0:
         return None
-    upstream = next(iter(node.upstreams.values()))
-    if isinstance(upstream, Topic):
-        return _loss_of_records(node, table, states[upstream.topic])
+    for topic in node.topics:
+        lost = _loss_of_records(node, table, states[topic.topic])
+        if lost is not None:
+            return lost
     again = {n.name for n in nodes}
-    resets = [u for u in node.upstreams.values() if isinstance(u, Node) and u.name in again]
+    sources = [one.source for one in node.inputs]
+    resets = [s for s in sources if isinstance(s, Node) and s.name in again]
     for source in resets:
         lost = _loss(source, nodes, states)
         if lost is not None:
@@ -200,8 +195,9 @@ def _loss(node: Node, nodes: tuple[Node, ...], states: Mapping[str, TopicState])
 
 
 def _loss_of_records(node: Node, table: LakeTable, state: TopicState) -> Loss | None:
-    checkpoint = Checkpoint.read(node.checkpoint)
-    recorded = set((checkpoint.record.get("sources") or {}).values())
+    read = [part for part in node.parts if state.topic in {t.topic for t in part.topics}]
+    records = [Checkpoint.read(part.checkpoint).record.get("sources") or {} for part in read]
+    recorded = {source for record in records for source in record.values()}
     if recorded and state.topic_id not in recorded:
         return Loss(
             node.name, table.rows, f"the topic {state.topic} was made anew since they were read"

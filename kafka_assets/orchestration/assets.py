@@ -74,7 +74,7 @@ def table_asset(
         run: What brings the table up to date.
     """
     specs = [_table_spec(node, graph)]
-    if node.table.may_have_dead_letters:
+    if node.may_have_dead_letters:
         specs.append(_dead_letters_spec(node))
 
     @dg.multi_asset(

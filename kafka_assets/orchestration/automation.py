@@ -13,6 +13,7 @@ from typing import Any
 
 import dagster as dg
 
+from kafka_assets.declarations import Topic
 from kafka_assets.graph import Graph, Node
 from kafka_assets.orchestration.names import (
     AUTOMATION_SENSOR,
@@ -26,7 +27,7 @@ Condition = dg.AutomationCondition[Any]
 
 def table_condition(node: Node, graph: Graph) -> Condition | None:
     """When a table starts by itself; None when nothing but `kafka_lag` or a person starts it."""
-    reads_table = any(isinstance(upstream, Node) for upstream in node.upstreams.values())
+    reads_table = any(not isinstance(one.source, Topic) for one in node.inputs)
     clauses = []
     if reads_table:
         clauses.append(on_new_data())
@@ -92,5 +93,5 @@ def _below(node: Node, graph: Graph) -> tuple[Node, ...]:
 
 
 def _above(node: Node) -> list[Node]:
-    above = [u for u in node.upstreams.values() if isinstance(u, Node)]
+    above = [one.source for one in node.inputs if isinstance(one.source, Node)]
     return [n for upstream in above for n in (upstream, *_above(upstream))]

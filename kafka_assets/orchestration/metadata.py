@@ -71,7 +71,7 @@ def table_run(node: Node, report: RunReport, position: Position) -> dict[str, An
         "raised": report.raised or None,
         **_filtered_or_fan_out(report),
         "kept": report.kept,
-        "dead": report.dead if node.table.may_have_dead_letters else None,
+        "dead": report.dead if node.may_have_dead_letters else None,
         "lag": report.lag,
         "bytes_written": report.bytes_written,
         "batches": report.batches,
@@ -88,7 +88,7 @@ def table_run(node: Node, report: RunReport, position: Position) -> dict[str, An
         metadata["offsets"] = dg.MetadataValue.json(
             {partition: list(ends) for partition, ends in report.offsets.items()}
         )
-    if node.table.may_have_dead_letters:
+    if node.may_have_dead_letters:
         metadata["dead_letters"] = dg.MetadataValue.asset(dead_letters_key(node))
     return metadata
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import dagster as dg
 
 from kafka_assets.declarations import Place, Topic
-from kafka_assets.graph import Graph, Node
+from kafka_assets.graph import Graph, Node, Outside
 
 CHAIN = "kafka_assets/chain"
 """Run tag: the topic whose chain `kafka_lag` started."""
@@ -50,8 +50,8 @@ def topic_key(topic: Topic) -> dg.AssetKey:
 
 
 def table_key(node: Node) -> dg.AssetKey:
-    """Asset key of a table."""
-    return dg.AssetKey([node.table.layer, node.name])
+    """Asset key of a table, a view or a sink."""
+    return dg.AssetKey(["view" if node.is_view else node.table.layer, node.name])
 
 
 def dead_letters_key(node: Node) -> dg.AssetKey:
@@ -59,14 +59,16 @@ def dead_letters_key(node: Node) -> dg.AssetKey:
     return dg.AssetKey(["dlq", node.name])
 
 
-def upstream_key(upstream: Topic | Node) -> dg.AssetKey:
+def upstream_key(upstream: Topic | Outside | Node) -> dg.AssetKey:
     """Asset key of what a table reads."""
+    if isinstance(upstream, Outside):
+        return dg.AssetKey(list(upstream.declaration.key))
     return topic_key(upstream) if isinstance(upstream, Topic) else table_key(upstream)
 
 
 def keys_of(node: Node) -> tuple[dg.AssetKey, ...]:
     """All asset keys that one run of a table may materialize."""
-    if node.table.may_have_dead_letters:
+    if node.may_have_dead_letters:
         return (table_key(node), dead_letters_key(node))
     return (table_key(node),)
 
@@ -85,7 +87,8 @@ def uri_of(path: str) -> str:
 
 def lineage_version(node: Node) -> str:
     """Names the code of a table and of all tables above it."""
-    above = [lineage_version(u) for u in node.upstreams.values() if isinstance(u, Node)]
+    sources = [one.source for one in node.inputs]
+    above = [lineage_version(source) for source in sources if isinstance(source, Node)]
     return hashlib.sha256(" ".join([node.code_version, *above]).encode()).hexdigest()[:16]
 
 
@@ -114,7 +117,7 @@ class Chain:
     @property
     def readers(self) -> tuple[Node, ...]:
         """The tables that read the topic itself."""
-        return tuple(node for node in self.tables if self.topic in node.upstreams.values())
+        return tuple(node for node in self.tables if self.topic in node.topics)
 
 
 def chains_of(graph: Graph) -> tuple[Chain, ...]:

@@ -208,12 +208,22 @@ class KafkaAdmin:
         )
 
 
-def read_stream(session: SparkSession, topic: Topic, settings: KafkaSettings) -> DataFrame:
+def read_stream(
+    session: SparkSession, topic: Topic, settings: KafkaSettings, *, most: int | None = None
+) -> DataFrame:
     """The topic as a streaming frame (`FRAME_DDL`), from the earliest offset on.
 
     Records of aborted transactions are left out, and lost offsets stop the stream.
+
+    Args:
+        session: Where it is read.
+        topic: The topic.
+        settings: The broker.
+        most: Records of a micro-batch at most; by default the setting's.
     """
     reader = session.readStream.format("kafka").options(**spark_options(topic, settings))
+    if most is not None:
+        reader = reader.option("maxOffsetsPerTrigger", most)
     return reader.load().selectExpr(*COLUMNS)
 
 

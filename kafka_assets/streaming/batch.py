@@ -12,8 +12,10 @@ that it does not have replaces its own dead letters and is then written.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,8 @@ from pyspark.sql import functions as F
 from kafka_assets.streaming.dead_letters import write_dead_letters
 from kafka_assets.streaming.expectations import broken_rows, checked, count, first_broken
 from kafka_assets.streaming.isolation import Raising, is_about_rows, raising_rows, within
-from kafka_assets.streaming.spec import MARK, SMALL_BATCH, BatchSpec
+from kafka_assets.streaming.merge import REMOVE, merge
+from kafka_assets.streaming.spec import MARK, SMALL_BATCH, BatchSpec, Rule
 
 
 class BatchRefused(Exception):
@@ -89,6 +92,7 @@ def write_batch(
     raising: tuple[Raising, ...] = (),
     replaced: str | None = None,
     extra: dict[str, Any] | None = None,
+    write: Callable[[DataFrame, dict[str, Any]], None] | None = None,
 ) -> None:
     """Count rows, refuse them or not, then write the dead letters and, last, the table.
 
@@ -102,6 +106,8 @@ def write_batch(
         replaced: A SQL condition: the rows replace those of the table for which it is true. None
             appends.
         extra: Further figures for the commit.
+        write: Commits the rows that live, given them and what the commit carries; by default they
+            are appended, or replace others.
 
     Raises:
         BatchRefused: A fail rule is broken, too many rows would die, or rows lie outside of
@@ -122,7 +128,32 @@ def write_batch(
         }
         if spec.dead_letters_path is not None:
             write_dead_letters(spec, decoded, broken, raising, counts, commit)
-        _write_table(spec, rows, replaced, counts, commit)
+        if write is not None:
+            write(rows.filter(~F.col("_dead")), commit)
+        else:
+            _write_table(spec, rows, replaced, counts, commit)
+
+
+def run_keyed(spec: BatchSpec, frame: DataFrame, batch_id: int) -> None:
+    """Write one micro-batch of an aggregate: its rows replace those with the same keys.
+
+    Args:
+        spec: The table, its rules and its keys.
+        frame: The rows of the groups that the batch changed.
+        batch_id: Number of the batch in its checkpoint.
+
+    Raises:
+        BatchRefused: As `run_batch`.
+    """
+    if batch_id <= spec.committed:
+        return
+    who = identity(frame.sparkSession, spec.checkpoint, batch_id)
+    write_batch(spec, checked(spec, frame), who, write=partial(_merge_rows, spec))
+
+
+def _merge_rows(spec: BatchSpec, rows: DataFrame, commit: dict[str, Any]) -> None:
+    kept = rows.select(*[F.col(f"`{c}`") for c in spec.columns])
+    merge(spec.path, kept.withColumn(REMOVE, F.lit(False)), spec.keys, commit)
 
 
 def identity(session: SparkSession, checkpoint: str, batch_id: int) -> dict[str, Any]:
@@ -161,8 +192,8 @@ def _look_at_broken(
 
 def _refuse(spec: BatchSpec, who: dict[str, Any], counts: dict[str, Any]) -> None:
     about = {"table": spec.table, "batch_id": who["batch_id"], "offsets": who["offsets"]}
-    fatal = [rule.name for rule in spec.rules if rule.action == "fail"]
-    broken = {name: counts["rules"][name] for name in fatal if counts["rules"][name]["broken"]}
+    fatal = [rule.name for rule in spec.rules if rule.action == "fail" and _too_many(rule, counts)]
+    broken = {name: counts["rules"][name] for name in fatal}
     if broken:
         raise BatchRefused("expect_or_fail", {**about, "rules": broken, "rows": counts["returned"]})
     dead = counts["dead"] + counts.get("undecodable", 0) + counts.get("raised", 0)
@@ -173,6 +204,17 @@ def _refuse(spec: BatchSpec, who: dict[str, Any], counts: dict[str, Any]) -> Non
         )
     if counts["outside"]:
         raise BatchRefused("outside_window", {**about, "rows": counts["outside"]})
+
+
+def _too_many(rule: Rule, counts: dict[str, Any]) -> bool:
+    allowed = rule.above * counts["returned"] if rule.above < 1 else rule.above
+    return bool(counts["rules"][rule.name]["broken"] > allowed)
+
+
+def latest_version(session: SparkSession, path: str) -> int:
+    """The newest version of a Delta table."""
+    quoted = path.replace("`", "``")
+    return int(session.sql(f"DESCRIBE HISTORY delta.`{quoted}` LIMIT 1").collect()[0].version)
 
 
 def _write_table(

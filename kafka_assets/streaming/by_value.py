@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafka_assets import options
 from kafka_assets.decoding import explain
-from kafka_assets.streaming import batch, dead_letters, expectations, isolation, windows
+from kafka_assets.streaming import (
+    batch,
+    changes,
+    dead_letters,
+    expectations,
+    isolation,
+    merge,
+    windows,
+)
 from kafka_assets.streaming import spec as spec_module
 
 if TYPE_CHECKING:
@@ -33,6 +41,8 @@ def sent(spec: S, node: Node) -> S:
     modules = [
         batch,
         windows,
+        changes,
+        merge,
         dead_letters,
         expectations,
         isolation,

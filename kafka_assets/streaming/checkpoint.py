@@ -74,6 +74,22 @@ class Checkpoint:
             raise ValueError(f"{file} is incomplete: it has {len(lines)} lines instead of 3")
         return [json.loads(line) for line in lines[2:]]
 
+    def position(
+        self, batch_id: int, *, topic: str | None = None, table_id: str | None = None
+    ) -> dict[str, Any] | None:
+        """Where a batch of one source ends: a topic by its name, a table by its id.
+
+        Returns:
+            Partition -> offset for a topic, Delta's offset for a table; None when the batch or the
+            source is not there.
+        """
+        for offset in self.end_offsets(batch_id):
+            if topic is not None and topic in offset:
+                return dict(offset[topic])
+            if table_id is not None and offset.get("reservoirId") == table_id:
+                return dict(offset)
+        return None
+
     def is_whole(self, log: str, batch_id: int) -> bool:
         """Whether a batch's file of a log (`offsets` or `commits`) can be read by Spark.
 
@@ -145,13 +161,16 @@ class Checkpoint:
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
         _write_whole(file, "\n".join(lines))
 
-    def first_offsets(self, source: int = 0) -> Any:
-        """The offsets that a source began at, as it wrote them down; None when it did not."""
-        file = UPath(self.path) / "sources" / str(source) / "0"
-        if not file.exists():
-            return None
-        text = file.read_text(encoding="utf-8")
-        return json.loads(text[text.index("{") :]) if "{" in text else None
+    def first_offsets(self, topic: str) -> dict[str, int] | None:
+        """The offsets that a topic was begun at, as its source wrote them down; None when not."""
+        sources = UPath(self.path) / "sources"
+        for folder in sources.iterdir() if sources.exists() else ():
+            file = folder / "0"
+            text = file.read_text(encoding="utf-8") if file.exists() else ""
+            first = json.loads(text[text.index("{") :]) if "{" in text else {}
+            if topic in first:
+                return dict(first[topic])
+        return None
 
 
 def _write_whole(file: UPath, text: str) -> None:

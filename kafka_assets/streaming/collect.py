@@ -34,7 +34,7 @@ def report(
     since: int,
     started: datetime,
     seconds: float,
-    checkpoint: str | None,
+    streams: bool,
     ends: Callable[[Offsets], Offsets],
 ) -> RunReport:
     """Read what the commits after `since` did.
@@ -46,7 +46,7 @@ def report(
         since: Version of the table that the last report ended at.
         started: When the run began.
         seconds: How long it took.
-        checkpoint: The stream's checkpoint; None for a materialized view.
+        streams: It has checkpoints: it is no materialized view.
         ends: Takes the offsets that the table has come to, publishes them, and gives the topics'
             end offsets.
     """
@@ -56,16 +56,19 @@ def report(
     letters = _letters(node, ours)
     kept = sum(c.rows for c in ours)
     dead = sum(c.rows for c in letters)
-    undecodable = _sum(counts, "undecodable") if node.payload is not None else None
-    decoded = _sum(counts, "decoded") if node.payload is not None else None
+    undecodable = _sum(counts, "undecodable") if node.decodes else None
+    decoded = _sum(counts, "decoded") if node.decodes else None
     raised = _sum(counts, "raised")
     returned = _sum(counts, "returned") if node.table.expectations or counts else kept
-    offsets, at = _offsets(node, checkpoint, ours)
+    offsets: dict[str, tuple[int, int]] = {}
+    at: dict[tuple[str, int], int] = {}
+    for part in node.parts if streams else ():
+        _offsets(part, ours, offsets, at)
     lag = _lag(node, at, ends)
-    rows_read = _sum(counts, "read") if node.payload is not None else None
+    rows_read = _sum(counts, "read") if node.decodes else None
     conservation = []
     if rows_read is not None and decoded is not None and undecodable is not None:
-        source = _rows_of_upstream(node, checkpoint, ours)
+        source = _rows_of_upstreams(node, ours) if streams else None
         conservation.append(
             Conservation(
                 "rows_read",
@@ -74,7 +77,7 @@ def report(
                 {"decoded": decoded, "undecodable": undecodable, "raised": raised},
             )
         )
-    if counts or node.table.expectations or node.payload is not None:
+    if counts or node.table.expectations or node.decodes:
         died = dead - (undecodable or 0) - raised
         conservation.append(
             Conservation("rows_returned", returned, kept + died, {"kept": kept, "dead": died})
@@ -123,7 +126,7 @@ def _extra(node: Node, ours: list[Commit]) -> dict[str, int | float | str]:
 
 def reads_topic(node: Node) -> bool:
     """Whether a table reads a topic itself."""
-    return any(isinstance(upstream, Topic) for upstream in node.upstreams.values())
+    return bool(node.topics)
 
 
 def _sum(counts: list[Any], figure: str) -> int:
@@ -150,7 +153,7 @@ def _rules(node: Node, counts: list[Any]) -> tuple[RuleResult, ...]:
 
 def _letters(node: Node, ours: list[Commit]) -> list[Commit]:
     """The newest commit of dead letters for each reported batch that has any."""
-    if not node.table.may_have_dead_letters or not ours:
+    if not node.may_have_dead_letters or not ours:
         return []
     table = LakeTable.open(node.dead_letters_path)
     if table is None:
@@ -173,29 +176,27 @@ def _had_letters(commit: Commit) -> bool:
 
 
 def _offsets(
-    node: Node, checkpoint: str | None, ours: list[Commit]
-) -> tuple[dict[str, tuple[int, int]], dict[tuple[str, int], int]]:
-    """Offsets read by the reported batches, and where the table has come to."""
-    upstream = node.only_upstream if len(node.upstreams) == 1 else None
-    if checkpoint is None or not isinstance(upstream, Topic):
-        return {}, {}
-    now = Checkpoint.read(checkpoint)
-    ends = now.end_offsets(now.last_commit)
-    at = {(upstream.topic, int(p)): int(o) for p, o in _of(ends, upstream).items()}
-    if not ours:
-        return {f"{t}/{p}": (offset, offset) for (t, p), offset in at.items()}, at
-    first = min(c.batch_id for c in ours if c.batch_id is not None)
-    last = max(c.batch_id for c in ours if c.batch_id is not None)
-    begin = _of(now.end_offsets(first - 1), upstream) if first > 0 else {}
-    if not begin:
-        begin = (now.first_offsets() or {}).get(upstream.topic, {})
-    end = _of(now.end_offsets(last), upstream)
-    ranges = {f"{upstream.topic}/{p}": (int(begin.get(p, 0)), int(o)) for p, o in end.items()}
-    return ranges, at
-
-
-def _of(offsets: list[Any], topic: Topic) -> dict[str, int]:
-    return dict(offsets[0].get(topic.topic, {})) if offsets else {}
+    node: Node,
+    ours: list[Commit],
+    ranges: dict[str, tuple[int, int]],
+    at: dict[tuple[str, int], int],
+) -> None:
+    """Add the offsets read by the reported batches, and where the table has come to."""
+    now = Checkpoint.read(node.checkpoint)
+    ours = [c for c in ours if c.query_id == now.query_id]
+    for upstream in node.topics:
+        topic = upstream.topic
+        reached = now.position(now.last_commit, topic=topic) or {}
+        at |= {(topic, int(p)): int(o) for p, o in reached.items()}
+        if not ours:
+            ranges |= {f"{topic}/{p}": (int(o), int(o)) for p, o in reached.items()}
+            continue
+        first = min(c.batch_id for c in ours if c.batch_id is not None)
+        last = max(c.batch_id for c in ours if c.batch_id is not None)
+        begin = now.position(first - 1, topic=topic) if first > 0 else None
+        begin = begin or now.first_offsets(topic) or {}
+        end = now.position(last, topic=topic) or {}
+        ranges |= {f"{topic}/{p}": (int(begin.get(p, 0)), int(o)) for p, o in end.items()}
 
 
 def _lag(node: Node, at: Offsets, ends: Callable[[Offsets], Offsets]) -> int | None:
@@ -209,35 +210,44 @@ def _lag(node: Node, at: Offsets, ends: Callable[[Offsets], Offsets]) -> int | N
     return sum(max(end - at.get(where, 0), 0) for where, end in now.items())
 
 
-def _rows_of_upstream(node: Node, checkpoint: str | None, ours: list[Commit]) -> int | None:
+def _rows_of_upstreams(node: Node, ours: list[Commit]) -> int | None:
+    """Rows that a table's flows, or its one source, got; None where that cannot be known."""
+    found = [_rows_of_upstream(part, ours) for part in node.parts]
+    return None if None in found else sum(rows or 0 for rows in found)
+
+
+def _rows_of_upstream(node: Node, ours: list[Commit]) -> int | None:
     """Rows that the upstream table's own commits say it got between two positions of the stream.
 
     None where that cannot be known: for a topic, for a first read of a table that was there
     before, and for batches that ended in the middle of a commit.
     """
-    upstream = node.only_upstream
-    if checkpoint is None or isinstance(upstream, Topic):
+    upstream = node.only_stream
+    if upstream is None or isinstance(upstream, Topic):
         return None
+    now = Checkpoint.read(node.checkpoint)
+    ours = [c for c in ours if c.query_id == now.query_id]
     if not ours:
         return 0
-    now = Checkpoint.read(checkpoint)
+    table = LakeTable.existing(upstream.path)
     first = min(c.batch_id for c in ours if c.batch_id is not None)
     last = max(c.batch_id for c in ours if c.batch_id is not None)
-    start = _position(now.end_offsets(first - 1)) if first > 0 else 0
-    end = _position(now.end_offsets(last))
+    before = now.position(first - 1, table_id=table.table_id)
+    start = _position(before) if first > 0 else 0
+    end = _position(now.position(last, table_id=table.table_id))
     if start is None or end is None:
         return None
-    commits = LakeTable.existing(upstream.path).commits(after=max(start - 1, -1))
+    commits = table.commits(after=max(start - 1, -1))
     between = [c for c in commits if start <= c.version < end and c.changed_data]
     if any(c.query_id is None for c in between):
         return None
     return sum(c.rows for c in between)
 
 
-def _position(offsets: list[Any]) -> int | None:
-    if not offsets or offsets[0].get("index") != -1 or offsets[0].get("isStartingVersion"):
+def _position(offset: Mapping[str, Any] | None) -> int | None:
+    if offset is None or offset.get("index") != -1 or offset.get("isStartingVersion"):
         return None
-    return int(offsets[0]["reservoirVersion"])
+    return int(offset["reservoirVersion"])
 
 
 def _sample(letters: LakeTable | None, commits: list[Commit]) -> tuple[Mapping[str, Any], ...]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_assets.declarations import Topic
+from kafka_assets.declarations import Flow, Topic
 from kafka_assets.errors import FenceRefused
 from kafka_assets.graph import Node
 from kafka_assets.sources.kafka import TopicState
@@ -79,7 +79,7 @@ def check(node: Node, table: LakeTable, topics: Mapping[str, TopicState]) -> Pos
     _refuse_unknown_batches(node, checkpoint, committed)
     _refuse_restored_table(node, table, checkpoint)
     _refuse_restored_upstream(node, checkpoint)
-    letters = LakeTable.open(node.dead_letters_path) if node.table.may_have_dead_letters else None
+    letters = LakeTable.open(node.dead_letters_path) if node.may_have_dead_letters else None
     if letters is None:
         return Position(checkpoint, committed, replayed=-1)
     return Position(
@@ -88,6 +88,11 @@ def check(node: Node, table: LakeTable, topics: Mapping[str, TopicState]) -> Pos
         _letters_without_rows(letters, checkpoint, committed),
         letters.transaction(letters_app_id(checkpoint.query_id)),
     )
+
+
+def begun(flow: Flow) -> str:
+    """The table property that says that a flow has begun to feed it."""
+    return f"kafka_assets.flow.{flow.name}"
 
 
 def _letters_without_rows(letters: LakeTable, checkpoint: Checkpoint, committed: int) -> int:
@@ -102,17 +107,20 @@ def _letters_without_rows(letters: LakeTable, checkpoint: Checkpoint, committed:
 def source_ids(node: Node, topics: Mapping[str, TopicState]) -> dict[str, str]:
     """What a table reads, by ids that change when it is deleted and made anew."""
     ids: dict[str, str] = {}
-    for name, upstream in node.upstreams.items():
+    for upstream in node.streams:
         if isinstance(upstream, Topic):
-            ids[name] = topics[upstream.topic].topic_id
+            ids[upstream.name] = topics[upstream.topic].topic_id
         else:
             found = LakeTable.open(upstream.path)
-            ids[name] = found.table_id if found is not None else "(none)"
+            ids[upstream.name] = found.table_id if found is not None else "(none)"
     return ids
 
 
 def _refuse_lost_checkpoint(node: Node, table: LakeTable, checkpoint: Checkpoint) -> None:
     if checkpoint.query_id is not None or (checkpoint.last_offsets < 0 and table.rows == 0):
+        return
+    if node.flow is not None and (begun(node.flow) not in table.properties or checkpoint.record):
+        # A flow that was added to a table that has rows of others.
         return
     raise FenceRefused(
         "checkpoint_lost",
@@ -120,7 +128,7 @@ def _refuse_lost_checkpoint(node: Node, table: LakeTable, checkpoint: Checkpoint
         f"{node.checkpoint} is not there or has no metadata; starting anew would double the rows",
         fix=f"kafka-assets repair {node.name} (makes the checkpoint anew from the offsets in the "
         "table)"
-        if any(isinstance(u, Topic) for u in node.upstreams.values())
+        if node.topics
         else f"kafka-assets reset {node.name} (builds the table anew from its upstream)",
     )
 
@@ -195,22 +203,24 @@ def _refuse_older(node: Node, restored: Commit | None, newest: int) -> None:
 
 
 def _refuse_restored_upstream(node: Node, checkpoint: Checkpoint) -> None:
-    if checkpoint.last_commit < 0 or len(node.upstreams) != 1:
+    if checkpoint.last_commit < 0:
         return
-    upstream = node.only_upstream
-    done = checkpoint.end_offsets(checkpoint.last_commit)
-    if isinstance(upstream, Topic) or not done or "reservoirVersion" not in done[0]:
-        return
-    table = LakeTable.open(upstream.path)
-    # A stream that has read a version to its end stands at the one after it.
-    read = int(done[0]["reservoirVersion"]) - (1 if done[0].get("index") == -1 else 0)
-    if table is not None and table.version < read:
-        raise FenceRefused(
-            "upstream_went_back",
-            f"table {node.name!r} has read {upstream.name!r} up to version {read}, and it now "
-            f"ends at version {table.version}: what is written next would be skipped",
-            fix=f"restore {upstream.path} whole, or kafka-assets reset {node.name}",
-        )
+    for upstream in node.streams:
+        table = None if isinstance(upstream, Topic) else LakeTable.open(upstream.path)
+        if isinstance(upstream, Topic) or table is None:
+            continue
+        done = checkpoint.position(checkpoint.last_commit, table_id=table.table_id)
+        if done is None:
+            continue
+        # A stream that has read a version to its end stands at the one after it.
+        read = int(done["reservoirVersion"]) - (1 if done.get("index") == -1 else 0)
+        if table.version < read:
+            raise FenceRefused(
+                "upstream_went_back",
+                f"table {node.name!r} has read {upstream.name!r} up to version {read}, and it now "
+                f"ends at version {table.version}: what is written next would be skipped",
+                fix=f"restore {upstream.path} whole, or kafka-assets reset {node.name}",
+            )
 
 
 def _refuse_other_table(node: Node, table: LakeTable, checkpoint: Checkpoint) -> None:
@@ -248,13 +258,13 @@ def reached(checkpoint: Checkpoint, committed: int, state: TopicState) -> dict[i
     """
     batch = max(checkpoint.last_commit, min(committed, checkpoint.last_offsets))
     if batch >= 0:
-        done = checkpoint.end_offsets(batch)
-        saved = done[0].get(state.topic, {}) if done else {}
+        saved = checkpoint.position(batch, topic=state.topic) or {}
     else:
-        saved = (checkpoint.first_offsets() or {}).get(state.topic)
-        if saved is None:
+        first = checkpoint.first_offsets(state.topic)
+        if first is None:
             # Nothing was begun: the first batch begins at what the topic has.
             return dict(state.earliest)
+        saved = first
     unread = dict.fromkeys(state.earliest, 0)
     return {**unread, **{int(partition): int(offset) for partition, offset in saved.items()}}
 

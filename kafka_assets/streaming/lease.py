@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -60,18 +61,7 @@ def lease(node: Node, settings: Settings, run_id: str) -> Iterator[None]:
     except OSError as error:
         raise _unwritable(node, error, folder) from error
     try:
-        record.write_text(
-            json.dumps(
-                {
-                    "run_id": run_id,
-                    "pid": os.getpid(),
-                    "host": socket.gethostname(),
-                    "engine": settings.spark.remote or settings.spark.master,
-                    "since": datetime.now(UTC).isoformat(timespec="seconds"),
-                }
-            ),
-            encoding="utf-8",
-        )
+        _write_record(record, run_id, settings)
         yield
     except OSError as error:
         if error.errno not in _OF_THE_DISK:
@@ -89,7 +79,24 @@ def _unwritable(node: Node, error: OSError, place: Path) -> LakeError:
     )
 
 
+def _write_record(record: Path, run_id: str, settings: Settings) -> None:
+    draft = record.with_suffix(".draft")
+    held = {
+        "run_id": run_id,
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "engine": settings.spark.remote or settings.spark.master,
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    draft.write_text(json.dumps(held), encoding="utf-8")
+    draft.replace(record)
+
+
 def _holder(record: Path) -> str:
+    # The first holder ever takes the lock a moment before it says who it is.
+    until = time.monotonic() + 1
+    while not record.exists() and time.monotonic() < until:
+        time.sleep(0.02)
     try:
         held = json.loads(record.read_text(encoding="utf-8"))
     except (OSError, json.JSONDecodeError):

@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafka_assets.declarations import Expectation, Topic
+from kafka_assets.declarations import Changes, Expectation, Read, Topic
 from kafka_assets.decoding.json import decode_json
 from kafka_assets.errors import PlanError
-from kafka_assets.graph import Graph, Node
+from kafka_assets.graph import Graph, Node, Outside
 from kafka_assets.sources import kafka
 from kafka_assets.sql_rules import Operand, cannot_raise
+from kafka_assets.streaming.changes import END, START, Folding, fold
+from kafka_assets.streaming.tables import LakeTable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -24,6 +26,13 @@ if TYPE_CHECKING:
 
 OURS = ("_source", "_key", "_headers")
 """Columns that begin with an underscore and that a table may have."""
+
+CHANGE_COLUMNS = {
+    "_change_type": "string",
+    "_commit_version": "bigint",
+    "_commit_timestamp": "timestamp",
+}
+"""Columns that Delta adds to the change feed of a table, with their types."""
 
 RAW = {"key", "value", "headers", "topic", "partition", "offset", "timestamp"}
 """Columns that an upstream needs to be decoded."""
@@ -56,7 +65,7 @@ def plan_graph(graph: Graph, session: SparkSession) -> dict[str, Planned | PlanE
     """
     planned: dict[str, Planned | PlanError] = {}
     for node in graph.tables.values():
-        before = [u.name for u in node.upstreams.values() if isinstance(u, Node)]
+        before = [one.source.name for one in node.inputs if isinstance(one.source, Node)]
         if not all(isinstance(planned.get(name), Planned) for name in before):
             continue
         try:
@@ -79,15 +88,38 @@ def plan_table(node: Node, session: SparkSession) -> Planned:
     Raises:
         PlanError: The function does not fit its inputs; names the table, file, line and the fix.
     """
-    inputs = {name: _input(node, name, session) for name in node.upstreams}
+    if node.flows:
+        return _together(node, [plan_table(part, session) for part in node.parts])
+    inputs = node.frames(lambda upstream, how: _empty(node, upstream, how, session))
+    if node.payload is not None:
+        inputs = {name: _decoded(node, name, frame) for name, frame in inputs.items()}
     result = _call(node, inputs)
     schema = result.schema
     _refuse_names(node, schema)
     sources = [name for name in schema.names if name == "_source"]
     _refuse_lost_source(node, sources, inputs)
+    _refuse_missing_keys(node, schema)
     for expectation in node.table.expectations:
         _refuse_rule(node, expectation, result)
     return Planned(schema, bool(sources), _window_column(node, schema, inputs))
+
+
+def _together(node: Node, flows: list[Planned]) -> Planned:
+    """The columns of a table that several flows feed; a flow leaves out what it does not have."""
+    from pyspark.sql.types import StructType
+
+    fields: dict[str, Any] = {}
+    for part, planned in zip(node.parts, flows, strict=True):
+        for column in planned.schema.fields:
+            other = fields.setdefault(column.name.lower(), column)
+            if other.dataType.simpleString() != column.dataType.simpleString():
+                raise _error(
+                    part,
+                    f"returns {column.name} {column.dataType.simpleString()}, another flow of "
+                    f"{node.name!r} {other.name} {other.dataType.simpleString()}",
+                    "cast it to one type",
+                )
+    return Planned(StructType(list(fields.values())), all(one.has_source for one in flows))
 
 
 def decoded_frame(raw: DataFrame, node: Node) -> DataFrame:
@@ -107,7 +139,7 @@ def decoded_frame(raw: DataFrame, node: Node) -> DataFrame:
     dies = F.col("_undecodable")
     for rule in _foreseen(node):
         dies = dies | ~F.coalesce(rule, F.lit(False))
-    from_topic = isinstance(node.only_upstream, Topic)
+    from_topic = isinstance(node.only_stream, Topic)
     decoded = decode_json(raw, "value", node.payload, node.table.json)
     rows = decoded.select(
         "_decoded.*",
@@ -118,6 +150,22 @@ def decoded_frame(raw: DataFrame, node: Node) -> DataFrame:
         "_undecodable",
     )
     return rows if from_topic else rows.withColumn("_raw", F.when(dies, F.col("_raw")))
+
+
+def folding(changes: Changes) -> Folding:
+    """How changes are applied, as a batch is told."""
+    return Folding(
+        keys=changes.keys,
+        sequence_by=changes.sequence_by,
+        deletes=changes.apply_as_deletes,
+        truncates=changes.apply_as_truncates,
+        columns=changes.columns,
+        except_columns=changes.except_columns,
+        ignore_nulls=changes.ignore_null_updates,
+        scd_type=changes.scd_type,
+        track=changes.track_history,
+        track_except=changes.track_history_except,
+    )
 
 
 def _foreseen(node: Node) -> list[Column]:
@@ -136,14 +184,33 @@ def _operand(type_name: str) -> Operand:
     return "number" if type_name in numbers else "other"
 
 
-def _input(node: Node, name: str, session: SparkSession) -> DataFrame:
-    upstream = node.upstreams[name]
+def _empty(
+    node: Node, upstream: Topic | Outside | Node, how: Read, session: SparkSession
+) -> DataFrame:
+    """An empty frame with the columns of what a table reads."""
+    from pyspark.sql.types import StructType
+
     if isinstance(upstream, Topic):
-        frame = kafka.empty_frame(session)
+        return kafka.empty_frame(session)
+    if isinstance(upstream, Node):
+        schema = plan_table(upstream, session).schema
     else:
-        frame = session.createDataFrame([], plan_table(upstream, session).schema)
-    if node.payload is None:
-        return frame
+        table = LakeTable.open(upstream.path)
+        if table is None:
+            raise _error(
+                node,
+                f"the external table {upstream.name!r} does not exist at {upstream.path}",
+                "let its own pipeline make it first, or correct path= or layer=",
+            )
+        schema = table.schema
+    if how == "changes":
+        schema = StructType(list(schema.fields))
+        for column, kind in CHANGE_COLUMNS.items():
+            schema.add(column, kind)
+    return session.createDataFrame([], schema)
+
+
+def _decoded(node: Node, name: str, frame: DataFrame) -> DataFrame:
     missing = sorted(RAW - set(frame.columns))
     if missing:
         raise _error(
@@ -160,6 +227,8 @@ def _call(node: Node, inputs: Mapping[str, DataFrame]) -> DataFrame:
 
     try:
         result: Any = node.table(*inputs.values())
+        if node.table.changes is not None:
+            result = fold(result, folding(node.table.changes))
         schema = getattr(result, "schema", None)
     except PySparkException as error:
         known = {name: ", ".join(frame.columns) for name, frame in inputs.items()}
@@ -191,7 +260,7 @@ def _refuse_names(node: Node, schema: StructType) -> None:
             raise _error(
                 node, f"its function returns two columns {name!r}", "rename or drop one of them"
             )
-        if name.startswith("_") and name not in OURS:
+        if name.startswith("_") and name not in (*OURS, *CHANGE_COLUMNS, START, END):
             raise _error(
                 node,
                 f"its function returns the column {name!r}: names that begin with _ are reserved",
@@ -212,6 +281,16 @@ def _refuse_lost_source(node: Node, sources: list[str], inputs: Mapping[str, Dat
             "row came from",
             'keep it: .select("_source", ...); or aggregate in a windowed_table or a '
             "materialized_view",
+        )
+
+
+def _refuse_missing_keys(node: Node, schema: StructType) -> None:
+    missing = [key for key in node.table.keys if key not in schema.names]
+    if missing:
+        raise _error(
+            node,
+            f"keys={list(node.table.keys)}: its result has no column {', '.join(missing)}",
+            f"use columns that the function returns: {', '.join(schema.names)}",
         )
 
 
@@ -247,7 +326,7 @@ def _window_column(node: Node, schema: StructType, inputs: Mapping[str, DataFram
     if table.event_time not in frame.columns:
         raise _error(
             node,
-            f"event_time={table.event_time!r} is no column of {node.only_upstream.name!r}",
+            f"event_time={table.event_time!r} is no column of {', '.join(inputs)}",
             f"use one of {', '.join(frame.columns)}",
         )
     kinds = {f.name: f.dataType.simpleString() for f in schema.fields}
@@ -273,4 +352,8 @@ def _window_column(node: Node, schema: StructType, inputs: Mapping[str, DataFram
 
 
 def _error(node: Node, what: str, fix: str) -> PlanError:
-    return PlanError(f"table {node.name!r} ({node.table.place}): {what}", fix=fix)
+    if node.flow is not None:
+        about = f"table {node.name!r}, flow {node.flow.name!r} ({node.flow.place})"
+    else:
+        about = f"table {node.name!r} ({node.table.place})"
+    return PlanError(f"{about}: {what}", fix=fix)

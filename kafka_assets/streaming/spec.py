@@ -22,6 +22,7 @@ class Rule:
     name: str
     action: str
     condition: str | Callable[[], Column]
+    above: float = 0
 
     @property
     def text(self) -> str:
@@ -62,6 +63,7 @@ class BatchSpec:
             adds no letters of a batch that another has finished.
         again: The batch is written a second time in this run.
         explain: Payload -> why it does not decode.
+        keys: Columns of a table whose rows are replaced by key.
         most_dead: The largest share of a batch's rows that may become dead letters.
         guarded: Batches of fewer rows than this may have any share.
     """
@@ -84,5 +86,6 @@ class BatchSpec:
     letters_version: int = -1
     again: bool = False
     explain: Callable[[bytes | None], str | None] | None = field(default=None, compare=False)
+    keys: tuple[str, ...] = ()
     most_dead: float = 1.0
     guarded: int = 1000

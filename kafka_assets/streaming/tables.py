@@ -1,14 +1,14 @@
-"""Delta tables as they lie in the lake: their state and commits, creating and widening them.
+"""Delta tables as they lie in the lake: their state, their commits, their rows.
 
-Logs are read with deltalake, which needs no Spark. Creating and widening a pipeline's table goes
-through SQL, which classic sessions and Spark Connect share; what operations change, and our own
-bookkeeping tables, are written with deltalake, so that a repair starts no JVM.
+Logs are read with deltalake, which needs no Spark; what operations change, and our own bookkeeping
+tables, are written with it too, so that a repair starts no JVM. How a table comes to be is
+`creating`'s.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -19,35 +19,7 @@ from deltalake.exceptions import TableNotFoundError
 from kafka_assets.errors import LakeError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
-
-PROPERTIES = {
-    # Other readers (deltalake, DuckDB, pandas) know neither of these features.
-    "delta.enableDeletionVectors": "false",
-    "delta.checkpointPolicy": "classic",
-}
-
-LETTERS_DDL = (
-    "letter_id STRING COMMENT 'Names the letter; equal letters of one batch share it.', "
-    "key BINARY COMMENT 'Key of the Kafka record, as it was.', "
-    "value BINARY COMMENT 'Value of the Kafka record, as it was.', "
-    "headers ARRAY<STRUCT<key: STRING, value: BINARY>> COMMENT 'Headers of the Kafka record.', "
-    "topic STRING COMMENT 'Where the record came from.', "
-    "partition INT COMMENT 'Where the record came from.', "
-    "offset BIGINT COMMENT 'Where the record came from.', "
-    "timestamp TIMESTAMP COMMENT 'Timestamp of the Kafka record.', "
-    "failed_rules ARRAY<STRING> COMMENT 'Rules that the row broke; empty when undecodable.', "
-    "reason STRING COMMENT 'Why the row is here.', "
-    "row STRING COMMENT 'The row as JSON; null when undecodable.', "
-    "batch_offsets STRING COMMENT 'End offsets of the batch.', "
-    "query_id STRING COMMENT 'Checkpoint that the batch belongs to.', "
-    "batch_id BIGINT COMMENT 'The batch in that checkpoint.', "
-    "run_id STRING COMMENT 'Run that wrote the letter.', "
-    "schema_fingerprint STRING COMMENT 'Names the schema that the payload was decoded with.', "
-    "died_at TIMESTAMP COMMENT 'When the letter was written.'"
-)
-"""Columns of every dead-letter table."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +35,7 @@ class Commit:
         batch_id: The query's batch.
         info: What our own commits carry in `userMetadata`.
         at: When it was made (UTC).
+        appended: It added rows and took none away.
         restored: The version that a RESTORE went back to; None when it named a time.
     """
 
@@ -74,6 +47,7 @@ class Commit:
     batch_id: int | None
     at: datetime
     info: Mapping[str, Any] = field(default_factory=dict)
+    appended: bool = False
     restored: int | None = None
 
     @property
@@ -146,12 +120,16 @@ class LakeTable:
         return table
 
     @property
-    def columns(self) -> dict[str, str]:
-        """Column name -> type, in Spark's words."""
+    def schema(self) -> StructType:
+        """The columns as Spark has them."""
         from pyspark.sql.types import StructType
 
-        schema = StructType.fromJson(json.loads(self._log.schema().to_json()))
-        return {f.name: f.dataType.simpleString() for f in schema.fields}
+        return StructType.fromJson(json.loads(self._log.schema().to_json()))
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Column name -> type, in Spark's words."""
+        return {f.name: f.dataType.simpleString() for f in self.schema.fields}
 
     @property
     def rows(self) -> int:
@@ -278,6 +256,7 @@ def _commit(entry: Mapping[str, Any]) -> Commit:
         batch_id=None if batch is None else int(batch),
         at=datetime.fromtimestamp(int(entry.get("timestamp", 0)) / 1000, UTC),
         info=info,
+        appended=str(parameters.get("mode", parameters.get("outputMode"))).lower() == "append",
         restored=int(parameters["version"])
         if str(parameters.get("version") or "").isdigit() and entry.get("operation") == "RESTORE"
         else None,
@@ -290,129 +269,6 @@ def _info(text: str | None) -> dict[str, Any]:
     except json.JSONDecodeError:
         return {}
     return info if isinstance(info, dict) else {}
-
-
-def create_without_spark(path: str, fields: Iterable[tuple[str, str]]) -> LakeTable:
-    """Create a table of our own bookkeeping, or find it.
-
-    Args:
-        path: Where it lies.
-        fields: Name and type of each column: `string`, `long` or `timestamp`.
-    """
-    import pyarrow as pa
-
-    existing = LakeTable.open(path)
-    if existing is not None:
-        return existing
-    types = {"string": pa.string(), "long": pa.int64(), "timestamp": pa.timestamp("us", tz="UTC")}
-    schema = pa.schema([pa.field(name, types[kind]) for name, kind in fields])
-    try:
-        DeltaTable.create(path, schema, mode="ignore")
-    except Exception as error:
-        raise LakeError(
-            f"{path} cannot be created: {first_line(error)}",
-            fix="make the lake writable; nothing was changed",
-        ) from error
-    return LakeTable.existing(path)
-
-
-def ensure_table(
-    session: SparkSession,
-    path: str,
-    schema: StructType,
-    *,
-    name: str,
-    properties: Mapping[str, str],
-    comment: str | None,
-) -> LakeTable:
-    """Create a table with its schema, or widen it by new columns.
-
-    Args:
-        session: Where SQL runs.
-        path: Where the table lies.
-        schema: The columns that it must have.
-        name: The table's name, for messages and its properties.
-        properties: Recorded with the table.
-        comment: Description.
-
-    Returns:
-        The table.
-
-    Raises:
-        LakeError: A column has another type than before, or the path cannot be written.
-    """
-    existing = LakeTable.open(path)
-    if existing is None:
-        columns = ", ".join(_column(f) for f in schema.fields)
-        _create(session, path, columns, {**properties, **PROPERTIES}, comment, name)
-        return LakeTable.existing(path)
-    return _widen(session, existing, schema, name)
-
-
-def ensure_letters(session: SparkSession, path: str, table: str) -> LakeTable:
-    """Create the dead-letter table of a table, or find it."""
-    existing = LakeTable.open(path)
-    if existing is not None:
-        return existing
-    properties = {"kafka_assets.table": table, "kafka_assets.layer": "dlq", **PROPERTIES}
-    comment = f"Rows that did not make it into {table}, with their raw bytes and the reason."
-    _create(session, path, LETTERS_DDL, properties, comment, f"dead letters of {table}")
-    return LakeTable.existing(path)
-
-
-def _create(
-    session: SparkSession,
-    path: str,
-    columns: str,
-    properties: Mapping[str, str],
-    comment: str | None,
-    name: str,
-) -> None:
-    pairs = ", ".join(f"{_text(k)} = {_text(v)}" for k, v in properties.items())
-    about = f"COMMENT {_text(comment)} " if comment else ""
-    try:
-        session.sql(
-            f"CREATE TABLE IF NOT EXISTS delta.`{_escaped(path)}` ({columns}) USING delta {about}"
-            f"TBLPROPERTIES ({pairs})"
-        )
-    except Exception as error:
-        raise LakeError(
-            f"table {name!r} cannot be created at {path}: {first_line(error)}",
-            fix="make the lake writable, or set KAFKA_ASSETS_LAKE to a place that is",
-        ) from error
-
-
-def _widen(session: SparkSession, table: LakeTable, schema: StructType, name: str) -> LakeTable:
-    has = {column.lower(): kind for column, kind in table.columns.items()}
-    new = [f for f in schema.fields if f.name.lower() not in has]
-    for f in schema.fields:
-        before = has.get(f.name.lower(), f.dataType.simpleString())
-        if before != f.dataType.simpleString():
-            raise LakeError(
-                f"table {name!r} at {table.path} has {f.name} {before}, its function now returns "
-                f"{f.name} {f.dataType.simpleString()}; nothing was changed",
-                fix="cast the column back, or give it another name",
-            )
-    if not new:
-        return table
-    columns = ", ".join(_column(f) for f in new)
-    session.sql(f"ALTER TABLE delta.`{_escaped(table.path)}` ADD COLUMNS ({columns})")
-    return LakeTable.existing(table.path)
-
-
-def _column(field: Any) -> str:
-    comment = (field.metadata or {}).get("comment")
-    about = f" COMMENT {_text(comment)}" if comment else ""
-    return f"`{_escaped(field.name)}` {field.dataType.simpleString()}{about}"
-
-
-def _escaped(name: str) -> str:
-    return name.replace("`", "``")
-
-
-def _text(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-    return f"'{escaped}'"
 
 
 def first_line(error: BaseException) -> str:

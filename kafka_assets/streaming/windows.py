@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from kafka_assets.streaming import batch
@@ -60,7 +60,7 @@ def run_windows(spec: WindowSpec, starts: DataFrame, batch_id: int) -> None:
     who = batch.identity(session, spec.table.checkpoint, batch_id)
     touched = [row.start for row in starts.distinct().collect() if row.start is not None]
     ranges = _ranges(sorted(touched), spec.seconds)
-    version = _latest(session, spec.upstream_path)
+    version = batch.latest_version(session, spec.upstream_path)
     upstream = session.read.format("delta").option("versionAsOf", version).load(spec.upstream_path)
     rows = upstream.filter(_within(spec.event_time, ranges))
     batch.write_batch(
@@ -96,11 +96,6 @@ def _within(column: str, ranges: list[tuple[int, int]]) -> str:
 
 def _literal(seconds: int) -> str:
     return f"TIMESTAMP '{datetime.fromtimestamp(seconds, UTC).isoformat(sep=' ')}'"
-
-
-def _latest(session: SparkSession, path: str) -> int:
-    quoted = path.replace("`", "``")
-    return int(session.sql(f"DESCRIBE HISTORY delta.`{quoted}` LIMIT 1").collect()[0].version)
 
 
 def window_start(event_time: str, seconds: int) -> Column:

@@ -159,7 +159,7 @@ class World:
         """Take what the upstream holds, or fail as told."""
         if node.name in self.broken:
             raise self.broken[node.name]
-        upstream = node.only_upstream
+        upstream = node.inputs[0].source
         offsets: dict[str, tuple[int, int]] = {}
         had = self.data.get(node.name, 0)
         if isinstance(upstream, Topic):

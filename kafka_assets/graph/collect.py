@@ -1,0 +1,127 @@
+"""The declarations of modules, each name once."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from types import ModuleType
+
+from kafka_assets.declarations import (
+    DECLARED,
+    Declaration,
+    ExternalTable,
+    Flow,
+    Sink,
+    Table,
+    Topic,
+    pending_expectations,
+)
+from kafka_assets.errors import DeclarationError
+
+
+@dataclass(frozen=True)
+class Found:
+    """What modules declare, by name; flows in the order in which they are declared."""
+
+    topics: dict[str, Topic] = field(default_factory=dict)
+    outside: dict[str, ExternalTable] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
+    sinks: dict[str, Sink] = field(default_factory=dict)
+    flows: list[Flow] = field(default_factory=list)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names that a function can have as a parameter."""
+        return (*self.topics, *self.outside, *self.tables)
+
+
+def pipeline_modules(modules: ModuleType | Iterable[ModuleType]) -> list[ModuleType]:
+    """The modules given, and for a package all modules in it, imported, in a stable order."""
+    given = [modules] if isinstance(modules, ModuleType) else list(modules)
+    found = [module for one in given for module in (one, *_inside(one))]
+    return list(dict.fromkeys(found))
+
+
+def _inside(module: ModuleType) -> Iterator[ModuleType]:
+    path = getattr(module, "__path__", None)
+    if path is not None:
+        inside = pkgutil.walk_packages(path, f"{module.__name__}.")
+        for name in sorted(info.name for info in inside):
+            yield importlib.import_module(name)
+
+
+def collect(modules: Iterable[ModuleType]) -> Found:
+    """Collect declarations: those in variables, and those that were made on import.
+
+    Raises:
+        DeclarationError: Two have one name, or an expectation belongs to no table.
+    """
+    found = Found()
+    by_name: dict[str, Declaration] = {}
+    for module in modules:
+        for value in (*vars(module).values(), *getattr(module, DECLARED, ())):
+            if isinstance(value, Flow):
+                if not any(value is flow for flow in found.flows):
+                    found.flows.append(value)
+            elif isinstance(value, Topic | ExternalTable | Table | Sink):
+                _keep(found, value, by_name)
+            else:
+                _refuse_loose_expectations(value)
+    _refuse_topic_twice(found.topics.values())
+    return found
+
+
+def _keep(
+    found: Found, value: Topic | ExternalTable | Table | Sink, by_name: dict[str, Declaration]
+) -> None:
+    other = by_name.setdefault(value.name, value)
+    if other is not value and other != value:
+        raise DeclarationError(
+            f"{kind_of(value)} {value.name!r}",
+            str(value.place),
+            f"{kind_of(other)} {other.name!r} at {other.place} has the same name",
+            fix="rename one of them (a topic with name=); topics and tables share names",
+        )
+    if isinstance(value, Topic):
+        found.topics[value.name] = value
+    elif isinstance(value, ExternalTable):
+        found.outside[value.name] = value
+    elif isinstance(value, Sink):
+        found.sinks[value.name] = value
+    else:
+        found.tables[value.name] = value
+
+
+def kind_of(value: Declaration) -> str:
+    """What a declaration is, in messages."""
+    if isinstance(value, Table):
+        return "view" if value.kind == "temporary_view" else "table"
+    return {Topic: "topic", ExternalTable: "external table", Sink: "sink", Flow: "flow"}[
+        type(value)
+    ]
+
+
+def _refuse_loose_expectations(value: object) -> None:
+    for expectation in pending_expectations(value):
+        if callable(value) and not isinstance(value, type):
+            raise DeclarationError(
+                f"expectation {expectation.name!r}",
+                str(expectation.place),
+                f"stands on the function {getattr(value, '__name__', value)!r}, which is no table",
+                fix="put a table decorator such as @ka.streaming_table(...) above it",
+            )
+
+
+def _refuse_topic_twice(topics: Iterable[Topic]) -> None:
+    by_topic: dict[str, Topic] = {}
+    for topic in topics:
+        other = by_topic.setdefault(topic.topic, topic)
+        if other is not topic:
+            raise DeclarationError(
+                f"topic {topic.name!r}",
+                str(topic.place),
+                f"the Kafka topic {topic.topic!r} is declared as {other.name!r} at {other.place}",
+                fix="declare each Kafka topic once and import it where it is read",
+            )

@@ -1,0 +1,206 @@
+"""How a Delta table of the lake comes to be, and how it gets further columns.
+
+Tables are made with deltalake: a commit of a few milliseconds where Spark takes most of a second.
+Further columns are added by SQL, which classic sessions and Spark Connect share. What a table holds
+and how it changes belongs to `tables`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from deltalake import DeltaTable, Schema
+
+from kafka_assets.errors import LakeError
+from kafka_assets.streaming.tables import LakeTable, first_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+PROPERTIES = {
+    # Other readers (deltalake, DuckDB, pandas) know neither of these features.
+    "delta.enableDeletionVectors": "false",
+    "delta.checkpointPolicy": "classic",
+}
+
+
+def _array(element: Any) -> dict[str, Any]:
+    return {"type": "array", "elementType": element, "containsNull": True}
+
+
+def _struct(*fields: tuple[str, Any, str]) -> dict[str, Any]:
+    return {
+        "type": "struct",
+        "fields": [
+            {
+                "name": name,
+                "type": kind,
+                "nullable": True,
+                "metadata": {"comment": comment} if comment else {},
+            }
+            for name, kind, comment in fields
+        ],
+    }
+
+
+LETTERS = _struct(
+    ("letter_id", "string", "Names the letter; equal letters of one batch share it."),
+    ("key", "binary", "Key of the Kafka record, as it was."),
+    ("value", "binary", "Value of the Kafka record, as it was."),
+    (
+        "headers",
+        _array(_struct(("key", "string", ""), ("value", "binary", ""))),
+        "Headers of the Kafka record.",
+    ),
+    ("topic", "string", "Where the record came from."),
+    ("partition", "integer", "Where the record came from."),
+    ("offset", "long", "Where the record came from."),
+    ("timestamp", "timestamp", "Timestamp of the Kafka record."),
+    ("failed_rules", _array("string"), "Rules that the row broke; empty when undecodable."),
+    ("reason", "string", "Why the row is here."),
+    ("row", "string", "The row as JSON; null when undecodable."),
+    ("batch_offsets", "string", "End offsets of the batch."),
+    ("query_id", "string", "Checkpoint that the batch belongs to."),
+    ("batch_id", "long", "The batch in that checkpoint."),
+    ("run_id", "string", "Run that wrote the letter."),
+    ("schema_fingerprint", "string", "Names the schema that the payload was decoded with."),
+    ("died_at", "timestamp", "When the letter was written."),
+)
+"""Columns of every dead-letter table, in Delta's JSON form."""
+
+
+def ensure_table(
+    session: SparkSession,
+    path: str,
+    schema: StructType,
+    *,
+    name: str,
+    properties: Mapping[str, str],
+    comment: str | None,
+) -> LakeTable:
+    """Create a table with its schema, or widen it by new columns.
+
+    Args:
+        session: Where SQL runs.
+        path: Where the table lies.
+        schema: The columns that it must have.
+        name: The table's name, for messages and its properties.
+        properties: Recorded with the table.
+        comment: Description.
+
+    Returns:
+        The table.
+
+    Raises:
+        LakeError: A column has another type than before, or the path cannot be written.
+    """
+    existing = LakeTable.open(path)
+    if existing is None:
+        columns = _plain(json.loads(schema.json()))
+        return _create(path, columns, {**properties, **PROPERTIES}, comment, f"table {name!r}")
+    return _widen(session, existing, schema, name)
+
+
+def ensure_letters(path: str, table: str) -> LakeTable:
+    """Create the dead-letter table of a table, or find it.
+
+    Raises:
+        LakeError: The path cannot be written.
+    """
+    properties = {"kafka_assets.table": table, "kafka_assets.layer": "dlq", **PROPERTIES}
+    comment = f"Rows that did not make it into {table}, with their raw bytes and the reason."
+    return LakeTable.open(path) or _create(
+        path, LETTERS, properties, comment, f"the table of dead letters of {table!r}"
+    )
+
+
+def ensure_bookkeeping(path: str, fields: Iterable[tuple[str, str]]) -> LakeTable:
+    """Create a table of our own records about tables, or find it.
+
+    Args:
+        path: Where it lies.
+        fields: Name and type of each column: `string`, `long` or `timestamp`.
+
+    Raises:
+        LakeError: The path cannot be written.
+    """
+    columns = _struct(*[(name, kind, "") for name, kind in fields])
+    return LakeTable.open(path) or _create(path, columns, {}, None, "our table")
+
+
+def _create(
+    path: str,
+    columns: Mapping[str, Any],
+    properties: Mapping[str, str],
+    comment: str | None,
+    what: str,
+) -> LakeTable:
+    try:
+        DeltaTable.create(
+            path,
+            Schema.from_json(json.dumps(columns)),
+            # Somebody else may make it at this moment.
+            mode="ignore",
+            description=comment,
+            configuration=dict(properties),
+            # Delta's own readers know more properties than deltalake does.
+            raise_if_key_not_exists=False,
+        )
+    except Exception as error:
+        raise LakeError(
+            f"{what} cannot be created at {path}: {first_line(error)}",
+            fix="make the lake writable, or set KAFKA_ASSETS_LAKE to a place that is",
+        ) from error
+    return LakeTable.existing(path)
+
+
+def _plain(kind: Any) -> Any:
+    """A type without what Spark knows about nulls and adds about columns: comments alone stay."""
+    if isinstance(kind, list):
+        return [_plain(one) for one in kind]
+    if not isinstance(kind, dict):
+        return kind
+    plain = {key: _plain(value) for key, value in kind.items() if key != "metadata"}
+    for nullable in ("nullable", "containsNull", "valueContainsNull"):
+        if nullable in plain:
+            plain[nullable] = True
+    if "nullable" in plain:
+        about = (kind.get("metadata") or {}).get("comment")
+        plain["metadata"] = {"comment": about} if about else {}
+    return plain
+
+
+def _widen(session: SparkSession, table: LakeTable, schema: StructType, name: str) -> LakeTable:
+    has = {column.lower(): kind for column, kind in table.columns.items()}
+    new = [f for f in schema.fields if f.name.lower() not in has]
+    for f in schema.fields:
+        before = has.get(f.name.lower(), f.dataType.simpleString())
+        if before != f.dataType.simpleString():
+            raise LakeError(
+                f"table {name!r} at {table.path} has {f.name} {before}, its function now returns "
+                f"{f.name} {f.dataType.simpleString()}; nothing was changed",
+                fix="cast the column back, or give it another name",
+            )
+    if not new:
+        return table
+    columns = ", ".join(_column(f) for f in new)
+    session.sql(f"ALTER TABLE delta.`{_escaped(table.path)}` ADD COLUMNS ({columns})")
+    return LakeTable.existing(table.path)
+
+
+def _column(field: Any) -> str:
+    comment = (field.metadata or {}).get("comment")
+    about = f" COMMENT {_text(comment)}" if comment else ""
+    return f"`{_escaped(field.name)}` {field.dataType.simpleString()}{about}"
+
+
+def _escaped(name: str) -> str:
+    return name.replace("`", "``")
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    return f"'{escaped}'"

@@ -1,0 +1,240 @@
+"""How the query of each kind of table is started: what it reads, and what each batch does.
+
+Whether it may start is `fence`'s, which is asked first; what a batch does is `batch`'s, `windows`',
+`changes`' and `sinks`'.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafka_assets.declarations import Changes, Read, Topic
+from kafka_assets.decoding.explain import explain_json
+from kafka_assets.graph import Node, Outside
+from kafka_assets.schemas import fingerprint
+from kafka_assets.settings import Settings
+from kafka_assets.sources.kafka import TopicState, read_stream
+from kafka_assets.streaming import by_value, fence
+from kafka_assets.streaming.batch import run_batch, run_keyed
+from kafka_assets.streaming.changes import ChangesSpec, run_changes
+from kafka_assets.streaming.plan import Planned, decoded_frame, folding
+from kafka_assets.streaming.spec import BatchSpec, Rule
+from kafka_assets.streaming.tables import LakeTable
+from kafka_assets.streaming.windows import WindowSpec, run_windows, window_start
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+YOUNG = 50
+"""A table of fewer commits is first read commit by commit."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the steps of one run share.
+
+    Attributes:
+        node: The table, or one of its flows.
+        session: Where it runs.
+        settings: The lake and the broker.
+        run_id: Id of the run.
+        planned: The table's columns.
+        table: The table as it lies in the lake.
+    """
+
+    node: Node
+    session: SparkSession
+    settings: Settings
+    run_id: str
+    planned: Planned
+    table: LakeTable
+
+
+def start(run: Run, topics: Mapping[str, TopicState]) -> StreamingQuery:
+    """Start the query behind the fence; both again when an orphan had to be waited for.
+
+    Args:
+        run: The table or flow.
+        topics: State of the topics that it reads.
+
+    Raises:
+        FenceRefused: Checkpoint, table and source do not fit together.
+    """
+    node = run.node
+    table = LakeTable.existing(node.path)
+    position = fence.check(node, table, topics)
+    if node.flow is not None and fence.begun(node.flow) not in table.properties:
+        # From now on, a checkpoint of this flow that is missing has been lost.
+        table.set_properties({fence.begun(node.flow): "true"})
+    if node.table.kind == "windowed_table":
+        return _start_windows(run, position)
+    if node.table.changes is not None:
+        return _start_changes(run, position, node.table.changes)
+    frames = node.frames(lambda upstream, how: _read(run, position, upstream, how))
+    if node.payload is not None:
+        (raw,) = frames.values()
+        return _start_batches(run, position, decoded_frame(raw, node))
+    result = node.table(*frames.values())
+    if node.table.keys:
+        return _start_keyed(run, position, result)
+    if node.table.expectations:
+        return _start_batches(run, position, result)
+    return _start_append(run, result)
+
+
+def batch_spec(run: Run, position: fence.Position | None = None) -> BatchSpec:
+    """What a batch of this run is told."""
+    node, table = run.node, run.node.table
+    decodes = node.payload is not None
+    return BatchSpec(
+        table=node.name,
+        path=node.path,
+        dead_letters_path=node.dead_letters_path if node.may_have_dead_letters else None,
+        checkpoint=node.checkpoint,
+        run_id=run.run_id,
+        code_version=node.code_version,
+        fingerprint=fingerprint(node.payload) if node.payload is not None else None,
+        rules=tuple(Rule(e.name, e.action, e.rule, e.above) for e in table.expectations),
+        columns=tuple(run.planned.schema.names),
+        decodes=decodes,
+        function=table.function if decodes else None,
+        raw_path=None if decodes and isinstance(node.only_stream, Topic) else _raw_path(node),
+        has_source=run.planned.has_source,
+        replayed=-1 if position is None else position.replayed,
+        committed=-1 if position is None else position.committed,
+        letters_version=-1 if position is None else position.letters_version,
+        explain=partial(explain_json, schema=node.payload, options=table.json)
+        if node.payload is not None
+        else None,
+        keys=table.keys,
+        most_dead=run.settings.dead_letters.max_share
+        if table.max_dead_share is None
+        else table.max_dead_share,
+        guarded=run.settings.dead_letters.guarded_rows,
+    )
+
+
+def _raw_path(node: Node) -> str | None:
+    """The nearest table upstream that keeps the raw bytes."""
+    upstream = node.inputs[0].source if len(node.inputs) == 1 else node.only_stream
+    if not isinstance(upstream, Node):
+        return None
+    raw = not upstream.decodes and bool(upstream.topics)
+    return upstream.path if raw else _raw_path(upstream)
+
+
+def _read(
+    run: Run, position: fence.Position, upstream: Topic | Outside | Node, how: Read
+) -> DataFrame:
+    if isinstance(upstream, Topic):
+        most = run.node.table.options.max_rows_per_batch
+        return read_stream(run.session, upstream, run.settings.kafka, most=most)
+    if how == "static":
+        return run.session.read.format("delta").load(upstream.path)
+    reader = run.session.readStream.format("delta")
+    first = position.checkpoint.last_offsets < 0
+    if how == "changes":
+        reader = reader.option("readChangeFeed", True).option("startingVersion", 0)
+    elif first and _only_grew(LakeTable.existing(upstream.path)):
+        reader = reader.option("startingVersion", 0)
+    return reader.load(upstream.path)
+
+
+def _only_grew(upstream: LakeTable) -> bool:
+    """Whether a first read can follow the upstream's few commits instead of its list of files.
+
+    It starts sooner, and stands at a commit from its first batch on, so that the rows which it
+    reads can be compared with those that the upstream's commits say it has.
+    """
+    commits = upstream.commits() if upstream.version < YOUNG else []
+    return len(commits) == upstream.version + 1 and all(
+        commit.appended or commit.operation in ("CREATE TABLE", "SET TBLPROPERTIES")
+        for commit in commits
+    )
+
+
+def _start_append(run: Run, result: DataFrame) -> StreamingQuery:
+    """A table without rules: Delta's own sink names query and batch in its commits."""
+    return (
+        result.writeStream.format("delta")
+        .outputMode("append")
+        .queryName(f"{run.node.name}-{run.run_id[:8]}")
+        .option("checkpointLocation", run.node.checkpoint)
+        .option("userMetadata", _run_info(run))
+        .trigger(availableNow=True)
+        .start(run.node.path)
+    )
+
+
+def _start_batches(run: Run, position: fence.Position, stream: DataFrame) -> StreamingQuery:
+    spec = by_value.sent(batch_spec(run, position), run.node)
+    return _for_each(run, stream, partial(run_batch, spec))
+
+
+def _start_keyed(run: Run, position: fence.Position, stream: DataFrame) -> StreamingQuery:
+    spec = by_value.sent(batch_spec(run, position), run.node)
+    return _for_each(run, stream, partial(run_keyed, spec), mode="update")
+
+
+def _start_windows(run: Run, position: fence.Position) -> StreamingQuery:
+    table = run.node.table
+    seconds = window_seconds(str(table.window))
+    event_time = str(table.event_time)
+    upstream, stream = _only_table(run, position)
+    spec = WindowSpec(
+        table=by_value.sent(batch_spec(run, position), run.node),
+        upstream_path=upstream,
+        event_time=event_time,
+        seconds=seconds,
+        column=str(run.planned.window_column),
+        function=table.function,
+    )
+    starts = stream.select(window_start(event_time, seconds))
+    return _for_each(run, starts, partial(run_windows, spec))
+
+
+def _start_changes(run: Run, position: fence.Position, changes: Changes) -> StreamingQuery:
+    upstream, stream = _only_table(run, position)
+    spec = ChangesSpec(
+        table=by_value.sent(batch_spec(run, position), run.node),
+        source_path=upstream,
+        folding=folding(changes),
+    )
+    return _for_each(run, stream, partial(run_changes, spec))
+
+
+def _only_table(run: Run, position: fence.Position) -> tuple[str, DataFrame]:
+    """Path and stream of the one table that is read."""
+    upstream = run.node.only_stream
+    if upstream is None or isinstance(upstream, Topic):
+        raise TypeError(f"table {run.node.name!r} reads no table, or several")
+    return upstream.path, _read(run, position, upstream, "stream")
+
+
+def _for_each(
+    run: Run, stream: DataFrame, body: Callable[[DataFrame, int], None], mode: str = "append"
+) -> StreamingQuery:
+    return (
+        stream.writeStream.foreachBatch(body)
+        .outputMode(mode)
+        .queryName(f"{run.node.name}-{run.run_id[:8]}")
+        .option("checkpointLocation", run.node.checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+
+
+def _run_info(run: Run) -> str:
+    return json.dumps({"run_id": run.run_id, "code_version": run.node.code_version})
+
+
+def window_seconds(window: str) -> int:
+    """Length of a declared window such as `"15 minutes"`, in seconds."""
+    number, unit = window.split()
+    sizes = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+    return int(number) * sizes[unit.rstrip("s")]
