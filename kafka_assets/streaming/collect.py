@@ -79,8 +79,12 @@ def report(
         )
     if counts or node.table.expectations or node.decodes:
         died = dead - (undecodable or 0) - raised
+        parts = {"kept": kept, "dead": died}
+        same = {"unchanged": _sum(counts, "unchanged")} if node.table.kind == "auto_cdc" else {}
         conservation.append(
-            Conservation("rows_returned", returned, kept + died, {"kept": kept, "dead": died})
+            Conservation(
+                "rows_returned", returned, kept + died + sum(same.values()), {**parts, **same}
+            )
         )
     letters_table = LakeTable.open(node.dead_letters_path) if letters else None
     return RunReport(
@@ -116,6 +120,8 @@ def _extra(node: Node, ours: list[Commit]) -> dict[str, int | float | str]:
     extra: dict[str, int | float | str] = {}
     if node.table.kind == "windowed_table":
         extra["windows"] = sum(int(c.info.get("windows", 0)) for c in ours)
+    if node.table.kind == "auto_cdc":
+        extra["removed"] = sum(int(c.info.get("counts", {}).get("removed", 0)) for c in ours)
     lost = [gone for c in ours for gone in c.info.get("accepted_loss", ())]
     if lost:
         extra["accepted_loss"] = ", ".join(

@@ -101,6 +101,8 @@ def plan_table(node: Node, session: SparkSession) -> Planned:
     _refuse_missing_keys(node, schema)
     for expectation in node.table.expectations:
         _refuse_rule(node, expectation, result)
+    if node.flow is None:
+        _refuse_table_rules(node, schema)
     return Planned(schema, bool(sources), _window_column(node, schema, inputs))
 
 
@@ -119,7 +121,9 @@ def _together(node: Node, flows: list[Planned]) -> Planned:
                     f"{node.name!r} {other.name} {other.dataType.simpleString()}",
                     "cast it to one type",
                 )
-    return Planned(StructType(list(fields.values())), all(one.has_source for one in flows))
+    together = StructType(list(fields.values()))
+    _refuse_table_rules(node, together)
+    return Planned(together, all(one.has_source for one in flows))
 
 
 def decoded_frame(raw: DataFrame, node: Node) -> DataFrame:
@@ -282,6 +286,18 @@ def _refuse_lost_source(node: Node, sources: list[str], inputs: Mapping[str, Dat
             'keep it: .select("_source", ...); or aggregate in a windowed_table or a '
             "materialized_view",
         )
+
+
+def _refuse_table_rules(node: Node, schema: StructType) -> None:
+    for rule in node.table.table_expectations:
+        missing = [name for name in rule.columns if name not in schema.names]
+        if missing:
+            raise _error(
+                node,
+                f"expectation {rule.name!r} ({rule.place}) is about {', '.join(missing)}, which "
+                "is no column of the table",
+                f"use columns that the function returns: {', '.join(schema.names)}",
+            )
 
 
 def _refuse_missing_keys(node: Node, schema: StructType) -> None:

@@ -23,7 +23,7 @@ from kafka_assets.errors import SourceError
 from kafka_assets.graph import Graph, Node
 from kafka_assets.settings import Settings
 from kafka_assets.sources.kafka import KafkaAdmin, TopicState
-from kafka_assets.streaming import collect, places, views
+from kafka_assets.streaming import collect, places, table_rules, views
 from kafka_assets.streaming.creating import ensure_letters, ensure_table
 from kafka_assets.streaming.lease import lease
 from kafka_assets.streaming.plan import plan_table
@@ -104,7 +104,7 @@ def run_table(
         if since > table.version:
             # The table was made anew since: nothing of this one has been reported.
             since = 0
-        return collect.report(
+        report = collect.report(
             node,
             planned=planned,
             run_id=run_id,
@@ -114,6 +114,13 @@ def run_table(
             streams=streams,
             ends=_publish(node, settings, topics),
         )
+        if not node.table.table_expectations:
+            return report
+        table = LakeTable.existing(node.path)
+        rules = table_rules.look_at(
+            node, session, table, new_rows=report.kept, batches=report.batches
+        )
+        return replace(report, table_rules=rules)
 
 
 def _run_part(run: Run, topics: Mapping[str, TopicState]) -> None:
