@@ -29,7 +29,7 @@ OURS = ("_source", "_key", "_headers")
 
 CHANGE_COLUMNS = {
     "_change_type": "string",
-    "_commit_version": "bigint",
+    "_commit_version": "long",
     "_commit_timestamp": "timestamp",
 }
 """Columns that Delta adds to the change feed of a table, with their types."""

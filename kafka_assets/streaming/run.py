@@ -203,7 +203,10 @@ def _require_upstreams(node: Node) -> None:
 
 
 def _properties(node: Node, settings: Settings) -> dict[str, str]:
+    feed = {"delta.enableChangeDataFeed": "true"} if node.is_merged else {}
     return {
+        **feed,
+        **node.table.options.properties,
         "kafka_assets.table": node.name,
         "kafka_assets.layer": node.table.layer,
         "kafka_assets.path": node.path.removeprefix(settings.lake).lstrip("/"),
