@@ -55,6 +55,9 @@ def report(
     counts = [c.info["counts"] for c in ours if "counts" in c.info]
     letters = _letters(node, ours)
     kept = sum(c.rows for c in ours)
+    if node.table.sink is not None and node.table.sink.format == "kafka":
+        # What went to a topic is in no commit.
+        kept = _sum(counts, "returned") - _sum(counts, "dead")
     dead = sum(c.rows for c in letters)
     undecodable = _sum(counts, "undecodable") if node.decodes else None
     decoded = _sum(counts, "decoded") if node.decodes else None

@@ -27,7 +27,7 @@ from kafka_assets.streaming import collect, places, table_rules, views
 from kafka_assets.streaming.creating import ensure_letters, ensure_table
 from kafka_assets.streaming.lease import lease
 from kafka_assets.streaming.plan import plan_table
-from kafka_assets.streaming.query import await_query, named_errors, start_query
+from kafka_assets.streaming.query import await_query, named_errors, start_query, state_figures
 from kafka_assets.streaming.report import RunReport
 from kafka_assets.streaming.starting import Run, batch_spec, start
 from kafka_assets.streaming.tables import LakeTable
@@ -95,9 +95,11 @@ def run_table(
         places.keep_place(node, settings)
         run = Run(node, session, settings, run_id, planned, table)
         streams = node.table.kind != "materialized_view"
+        state: dict[str, int] = {}
         if streams:
             for part in node.parts:
-                _run_part(replace(run, node=part), topics)
+                for figure, rows in _run_part(replace(run, node=part), topics).items():
+                    state[figure] = state.get(figure, 0) + rows
         else:
             views.run_view(node, session, batch_spec(run), table)
         since = table.version if reported_version is None else reported_version
@@ -114,6 +116,8 @@ def run_table(
             streams=streams,
             ends=_publish(node, settings, topics),
         )
+        if state:
+            report = replace(report, extra={**report.extra, **state})
         if not node.table.table_expectations:
             return report
         table = LakeTable.existing(node.path)
@@ -123,17 +127,18 @@ def run_table(
         return replace(report, table_rules=rules)
 
 
-def _run_part(run: Run, topics: Mapping[str, TopicState]) -> None:
-    """Drain the sources of a table, or of one of its flows."""
+def _run_part(run: Run, topics: Mapping[str, TopicState]) -> dict[str, int]:
+    """Drain the sources of a table, or of one of its flows; gives figures of its state."""
     node = run.node
     done = UPath(node.checkpoint) / ONCE_DONE
     if node.flow is not None and node.flow.once and done.exists():
-        return
+        return {}
     with session_conf(run.session, node.table.options.spark_conf):
         query = start_query(lambda: start(run, topics), node)
     await_query(query, node)
     if node.flow is not None and node.flow.once:
         done.write_text(run.run_id, encoding="utf-8")
+    return state_figures(query)
 
 
 @contextmanager

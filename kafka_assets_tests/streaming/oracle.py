@@ -44,9 +44,9 @@ def present(changes: Iterable[Change], *, keep_on_null: bool) -> dict[str, tuple
 
 def states(
     changes: Iterable[Change], *, keep_on_null: bool, tracked: tuple[str, ...]
-) -> set[tuple[str, Any, Any, int, int | None]]:
+) -> set[tuple[Any, ...]]:
     """All states (key, a, b, from, until) of every key (type 2)."""
-    found: set[tuple[str, Any, Any, int, int | None]] = set()
+    found: set[tuple[Any, ...]] = set()
     ordered = _in_order(changes)
     for key in {change.key for change in ordered}:
         mine = {c.seq: c for c in ordered if c.key == key}
