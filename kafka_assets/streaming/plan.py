@@ -117,6 +117,7 @@ def plan_table(node: Node, session: SparkSession) -> Planned:
         _refuse_rule(node, expectation, result)
     if node.flow is None:
         _refuse_table_rules(node, schema)
+        _refuse_layout(node, schema)
     return Planned(schema, bool(sources), _window_column(node, schema, inputs))
 
 
@@ -137,6 +138,7 @@ def _together(node: Node, flows: list[Planned]) -> Planned:
                 )
     together = StructType(list(fields.values()))
     _refuse_table_rules(node, together)
+    _refuse_layout(node, together)
     return Planned(together, all(one.has_source for one in flows))
 
 
@@ -336,6 +338,22 @@ def _refuse_for_kafka(node: Node, schema: StructType) -> None:
             f"partition, and gets {', '.join(f'{n} {t}' for n, t in kinds.items())}",
             'let the function return .selectExpr("key", "to_json(struct(*)) AS value")',
         )
+
+
+def _refuse_layout(node: Node, schema: StructType) -> None:
+    options = node.table.options
+    for option, names in (
+        ("partition_by", options.partition_by),
+        ("cluster_by", options.cluster_by),
+        ("column_comments", tuple(options.column_comments)),
+    ):
+        missing = [name for name in names if name not in schema.names]
+        if missing:
+            raise _error(
+                node,
+                f"{option}= names {', '.join(missing)}, which is no column of the table",
+                f"use columns that the function returns: {', '.join(schema.names)}",
+            )
 
 
 def _refuse_table_rules(node: Node, schema: StructType) -> None:

@@ -89,6 +89,7 @@ def run_table(
             name=node.name,
             properties=_properties(node, settings),
             comment=node.table.comment,
+            options=node.table.options,
         )
         if node.may_have_dead_letters:
             ensure_letters(node.dead_letters_path, node.name)

@@ -86,6 +86,7 @@ class LakeTable:
         metadata = log.metadata()
         self.table_id = str(metadata.id)
         self.properties: dict[str, str] = dict(metadata.configuration)
+        self.partition_columns: list[str] = list(metadata.partition_columns)
 
     @classmethod
     def open(cls, path: str) -> LakeTable | None:
