@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-OURS = ("_source", "_key", "_headers")
+OURS = ("_source", "_key", "_headers", "_tombstone")
 """Columns that begin with an underscore and that a table may have."""
 
 CHANGE_COLUMNS = {
@@ -156,16 +156,21 @@ def decoded_frame(raw: DataFrame, node: Node) -> DataFrame:
 
     if node.payload is None:
         return raw
+    keeps = node.table.json.tombstones == "keep"
     dies = F.col("_undecodable")
     for rule in _foreseen(node):
         dies = dies | ~F.coalesce(rule, F.lit(False))
     from_topic = isinstance(node.only_stream, Topic)
     decoded = decode_json(raw, "value", node.payload, node.table.json)
+    if keeps:
+        told = F.col("value").isNotNull()
+        decoded = decoded.withColumn("_undecodable", F.col("_undecodable") & told)
     rows = decoded.select(
         "_decoded.*",
         F.struct("topic", "partition", "offset", "timestamp").alias("_source"),
         F.col("key").alias("_key"),
         F.col("headers").alias("_headers"),
+        *([F.col("value").isNull().alias("_tombstone")] if keeps else []),
         F.col("value").alias("_raw"),
         "_undecodable",
     )
