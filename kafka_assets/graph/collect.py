@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 
 from kafka_assets.declarations import (
@@ -19,6 +20,7 @@ from kafka_assets.declarations import (
     pending_expectations,
 )
 from kafka_assets.errors import DeclarationError
+from kafka_assets.frontends.sql import Note, load_files
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Found:
     tables: dict[str, Table] = field(default_factory=dict)
     sinks: dict[str, Sink] = field(default_factory=dict)
     flows: list[Flow] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -52,8 +55,15 @@ def _inside(module: ModuleType) -> Iterator[ModuleType]:
             yield importlib.import_module(name)
 
 
-def collect(modules: Iterable[ModuleType]) -> Found:
-    """Collect declarations: those in variables, and those that were made on import.
+def sql_files(modules: Iterable[ModuleType]) -> list[Path]:
+    """The SQL files in the folders of packages and below them, in a stable order."""
+    folders = [Path(path) for module in modules for path in getattr(module, "__path__", ())]
+    found = {file.resolve() for folder in folders for file in folder.rglob("*.sql")}
+    return sorted(found)
+
+
+def collect(modules: Iterable[ModuleType], files: Iterable[Path] = ()) -> Found:
+    """Collect declarations: those in variables, those that were made on import, those in SQL files.
 
     Raises:
         DeclarationError: Two have one name, or an expectation belongs to no table.
@@ -69,6 +79,13 @@ def collect(modules: Iterable[ModuleType]) -> Found:
                 _keep(found, value, by_name)
             else:
                 _refuse_loose_expectations(value)
+    sql = load_files(files, found.topics.values())
+    found.notes.extend(sql.notes)
+    for declaration in sql.declarations:
+        if isinstance(declaration, Flow):
+            found.flows.append(declaration)
+        else:
+            _keep(found, declaration, by_name)
     _refuse_topic_twice(found.topics.values())
     return found
 
