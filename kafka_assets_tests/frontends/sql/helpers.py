@@ -12,6 +12,7 @@ import pytest
 from kafka_assets.declarations import Flow, Table, Topic
 from kafka_assets.errors import DeclarationError
 from kafka_assets.frontends.sql import Loaded, load_files
+from kafka_assets.frontends.sql.function import SqlFunction
 
 
 def load(*texts: str, topics: tuple[Topic, ...] = ()) -> Loaded:
@@ -41,6 +42,12 @@ def flow(text: str) -> Flow:
     """The only flow of a text."""
     (found,) = [one for one in load(text).declarations if isinstance(one, Flow)]
     return found
+
+
+def function_of(made: Table | Flow) -> SqlFunction:
+    """The function that a SELECT became."""
+    assert isinstance(made.function, SqlFunction)
+    return made.function
 
 
 def refused(*texts: str) -> DeclarationError:

@@ -6,7 +6,7 @@ import pytest
 
 import kafka_assets as ka
 from kafka_assets.declarations import Changes
-from kafka_assets_tests.frontends.sql.helpers import declared, flow, load, refused
+from kafka_assets_tests.frontends.sql.helpers import declared, flow, function_of, load, refused
 
 TARGET = "CREATE OR REFRESH STREAMING TABLE target;"
 
@@ -37,7 +37,7 @@ def test_a_flows_result_is_cast_to_the_types_that_its_target_lists() -> None:
         "CREATE FLOW f AS INSERT INTO t BY NAME SELECT * FROM STREAM a;"
         "CREATE STREAMING TABLE t (a INT, b STRING)"
     )
-    assert made.function.columns == (("a", "INT"), ("b", "STRING"))
+    assert function_of(made).columns == (("a", "INT"), ("b", "STRING"))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 import kafka_assets as ka
 from kafka_assets.options import JsonOptions
-from kafka_assets_tests.frontends.sql.helpers import declared, load, table
+from kafka_assets_tests.frontends.sql.helpers import declared, function_of, load, table
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_comments_columns_and_layout_become_options() -> None:
 
 def test_listed_types_are_what_the_result_is_cast_to() -> None:
     made = table("CREATE STREAMING TABLE t (a INT, b MAP<STRING,INT>, c) AS SELECT * FROM STREAM x")
-    assert made.function.columns == (("a", "INT"), ("b", "MAP<STRING,INT>"), ("c", None))
+    assert function_of(made).columns == (("a", "INT"), ("b", "MAP<STRING,INT>"), ("c", None))
 
 
 def test_cluster_by_names_columns() -> None:
