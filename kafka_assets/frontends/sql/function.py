@@ -58,8 +58,9 @@ class SqlFunction:
             ValueError: The result has not the columns that the declaration lists.
         """
         given = self.__signature__.bind(*frames, **named).arguments
-        # A view of a cached frame itself would take the frame out of the cache when it is dropped.
-        views = {f"frame_{n}": given[name].select("*") for n, name in enumerate(self.upstreams)}
+        # A cached frame whose own view is dropped leaves the cache; a filter makes another plan,
+        # and Spark takes it away again.
+        views = {f"frame_{n}": given[name].filter("true") for n, name in enumerate(self.upstreams)}
         session = given[self.upstreams[0]].sparkSession
         return self._as_declared(session.sql(self.text, **views))
 
