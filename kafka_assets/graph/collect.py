@@ -58,7 +58,12 @@ def _inside(module: ModuleType) -> Iterator[ModuleType]:
 def sql_files(modules: Iterable[ModuleType]) -> list[Path]:
     """The SQL files in the folders of packages and below them, in a stable order."""
     folders = [Path(path) for module in modules for path in getattr(module, "__path__", ())]
-    found = {file.resolve() for folder in folders for file in folder.rglob("*.sql")}
+    found = {
+        file.resolve()
+        for folder in folders
+        for file in folder.rglob("*.sql")
+        if not any(part.startswith(".") for part in file.relative_to(folder).parts)
+    }
     return sorted(found)
 
 

@@ -24,7 +24,7 @@ from kafka_assets.frontends.sql.statements import (
     Statement,
     TableStatement,
 )
-from kafka_assets.frontends.sql.table import declare_table, refuse_view_options
+from kafka_assets.frontends.sql.table import declare_table, refuse_batch_size, refuse_view_options
 from kafka_assets.frontends.sql.text import Source
 from kafka_assets.frontends.sql.using import Note, Use, use_of
 
@@ -155,6 +155,7 @@ class _Pipeline:
             name[-1],
             self.topics,
             columns=columns,
+            partial=isinstance(one, FlowStatement),
             comment=one.comment,
             static=isinstance(one, TableStatement) and one.kind == "materialized_view",
             decodes=schema,
@@ -165,13 +166,7 @@ class _Pipeline:
         self.notes += use.notes
         self._note_name(one, one.name)
         self._note_name(one, one.target)
-        if use.most is not None:
-            raise one.source.refused(
-                _subject(one),
-                one.select.offset,
-                "maxOffsetsPerTrigger in a flow: its target says how large batches are",
-                "set TBLPROPERTIES ('kafka_assets.max_rows_per_batch' = ...) on the target",
-            )
+        refuse_batch_size(one.source, _subject(one), use)
         check_name(_subject(one), place, one.name[-1], "the flow's name")
         return Flow(
             name=one.name[-1],

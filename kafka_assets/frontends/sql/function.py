@@ -23,6 +23,7 @@ class SqlFunction:
         code: The SELECT without comments and white space: it changes when the meaning may.
         columns: The declared columns with their types, None where no type is said. The result
             must have just these, and columns of ours, whose names begin with an underscore.
+        partial: The result may lack some of them: other flows bring those.
         doc: What the declaration says about itself.
     """
 
@@ -31,6 +32,7 @@ class SqlFunction:
     upstreams: tuple[str, ...]
     code: str = field(repr=False)
     columns: tuple[tuple[str, str | None], ...] = ()
+    partial: bool = False
     doc: str | None = None
 
     def __post_init__(self) -> None:
@@ -67,15 +69,17 @@ class SqlFunction:
     def _as_declared(self, result: Any) -> Any:
         if not self.columns:
             return result
-        has = {name.lower(): name for name in result.columns if not name.startswith("_")}
-        listed = [name for name, _ in self.columns if not name.startswith("_")]
-        missing = ", ".join(name for name in listed if name not in has)
-        more = ", ".join(name for lower, name in has.items() if lower not in listed)
-        if missing or more:
-            wrong = [f"lacks {missing}"] * bool(missing) + [f"has {more} besides"] * bool(more)
+        has = {name.lower(): name for name in result.columns}
+        listed = {name.lower() for name, _ in self.columns}
+        ours = [name for lower, name in has.items() if lower not in listed and name[0] == "_"]
+        lacks = [name for name, _ in self.columns if name.lower() not in has]
+        more = [name for lower, name in has.items() if lower not in listed and name not in ours]
+        if more or (lacks and not self.partial):
+            wrong = [f"lacks {', '.join(lacks)}"] * bool(lacks)
+            wrong += [f"has {', '.join(more)} besides"] * bool(more)
             raise ValueError(f"of the columns that are listed, its SELECT {' and '.join(wrong)}")
-        ours = [f"`{name}`" for name in result.columns if name.startswith("_")]
-        return result.selectExpr(*[_cast(*column) for column in self.columns], *ours)
+        casts = [_cast(name, kind) for name, kind in self.columns if name.lower() in has]
+        return result.selectExpr(*casts, *[f"`{name}`" for name in ours])
 
 
 def _cast(name: str, kind: str | None) -> str:

@@ -90,7 +90,8 @@ def _table(cursor: Cursor, offset: int) -> list[Statement]:
         found.append(changes(cursor, None, target=name))
     elif cursor.takes("AS"):
         said["select"] = _select(cursor)
-    said.pop("using", None)
+    if said.pop("using", None) and kind == "temporary_view":
+        raise cursor.refused("USING on a view, which has no files", "remove it", offset)
     table = TableStatement(cursor.source, kind, name, offset, private, **said)
     if table.select is None and (kind != "streaming_table"):
         raise cursor.refused("has no AS SELECT", "write AS and a SELECT", offset)

@@ -164,9 +164,9 @@ def _chosen(cursor: Cursor) -> tuple[tuple[str, ...] | None, tuple[str, ...] | N
         return None, cursor.listed("a column's name")
     if cursor.sees("("):
         return cursor.listed("a column's name"), None
-    names = [cursor.name("a column's name")[0][-1]]
+    names = [cursor.identifier("a column's name")]
     while cursor.takes(","):
-        names.append(cursor.name("a column's name")[0][-1])
+        names.append(cursor.identifier("a column's name"))
     return tuple(names), None
 
 

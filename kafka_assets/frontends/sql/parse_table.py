@@ -31,9 +31,9 @@ def columns(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[Constraint, ...]]
         if not cursor.takes(","):
             break
     cursor.needs(")")
-    names = [column.name for column in found]
+    names = [column.name.lower() for column in found]
     for column in found:
-        if names.count(column.name) > 1:
+        if names.count(column.name.lower()) > 1:
             raise cursor.refused(
                 f"the column {column.name!r} is listed twice", "list it once", column.offset
             )
@@ -63,8 +63,9 @@ def _constraint(cursor: Cursor) -> Constraint:
 
 
 def _column(cursor: Cursor) -> Column:
-    (*more, name), offset = cursor.name("a column's name")
-    if more:
+    offset = cursor.offset
+    name = cursor.identifier("a column's name")
+    if cursor.sees("."):
         raise cursor.refused("a column's name has no dots", "write the column's name", offset)
     start, depth = cursor.at, 0
     while (token := cursor.token) is not None:

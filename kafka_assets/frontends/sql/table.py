@@ -18,6 +18,7 @@ from kafka_assets.declarations.places import written_at
 from kafka_assets.declarations.tables import WINDOW
 from kafka_assets.frontends.sql.properties import Said, said_by
 from kafka_assets.frontends.sql.statements import TableStatement
+from kafka_assets.frontends.sql.text import Source
 from kafka_assets.frontends.sql.using import Use
 
 _WINDOW = ("event_time", "window", "window_column")
@@ -44,7 +45,9 @@ def declare_table(
         _refuse_for_flows(one, subject, said)
     common: Options = {**said.common}
     if use is not None and use.most is not None:
-        common.setdefault("max_rows_per_batch", use.most)
+        if kind == "temporary_view" or "max_rows_per_batch" in common:
+            refuse_batch_size(one.source, subject, use)
+        common["max_rows_per_batch"] = use.most
     comments = {column.name: column.comment for column in one.columns if column.comment}
     if one.comment is not None:
         common["comment"] = one.comment
@@ -69,6 +72,21 @@ def declare_table(
             expectations=_expectations(one),
             reads={} if use is None else use.reads,
             **said.own,
+        )
+
+
+def refuse_batch_size(source: Source, subject: str, use: Use) -> None:
+    """Refuse maxOffsetsPerTrigger where something else says how large batches are.
+
+    Raises:
+        DeclarationError: `read_kafka` has it.
+    """
+    if use.most is not None:
+        raise source.refused(
+            subject,
+            use.offset,
+            "maxOffsetsPerTrigger here: the table that is written says how large batches are",
+            "set TBLPROPERTIES ('kafka_assets.max_rows_per_batch' = ...) on that table",
         )
 
 

@@ -175,22 +175,21 @@ class Cursor:
             The parts, and where it stands.
         """
         start = self.offset
-        parts = [self._identifier(what)]
+        parts = [self.identifier(what).lower()]
         while self.takes("."):
-            parts.append(self._identifier(what))
+            parts.append(self.identifier(what).lower())
         return tuple(parts), start
 
-    def _identifier(self, what: str) -> str:
+    def identifier(self, what: str) -> str:
+        """Go past a name without dots, and give it as it is written."""
         token = self.token
-        quoted = token is not None and token.token_type == TokenType.IDENTIFIER
-        if token is None or not (quoted or re.fullmatch(r"\w+", token.text)) or self._is_value():
+        if token is None or not (
+            token.token_type == TokenType.IDENTIFIER
+            or (token.token_type not in _VALUES and re.fullmatch(r"\w+", token.text))
+        ):
             raise self.unexpected(what)
         self.at += 1
-        return token.text.lower()
-
-    def _is_value(self) -> bool:
-        token = self.token
-        return token is not None and token.token_type in (*_VALUES[:4], TokenType.COMMA)
+        return token.text
 
     def string(self, what: str) -> str:
         """Go past a string, and give what is in it."""
@@ -215,11 +214,11 @@ class Cursor:
         raise self.source.refused(self.subject, start, "this bracket is not closed", "close it")
 
     def listed(self, what: str) -> tuple[str, ...]:
-        """Go past names in brackets, separated by commas."""
+        """Go past names of columns in brackets, separated by commas."""
         self.needs("(")
-        names = [self._identifier(what)]
+        names = [self.identifier(what)]
         while self.takes(","):
-            names.append(self._identifier(what))
+            names.append(self.identifier(what))
         self.needs(")")
         return tuple(names)
 

@@ -41,6 +41,7 @@ class Use:
         aggregates: Whether rows are brought together.
         most: Records of a micro-batch at most, where `read_kafka` says so.
         notes: What was taken differently.
+        offset: Where the SELECT begins.
     """
 
     function: SqlFunction
@@ -49,6 +50,7 @@ class Use:
     aggregates: bool
     most: int | None
     notes: tuple[Note, ...]
+    offset: int
 
 
 def use_of(
@@ -58,6 +60,7 @@ def use_of(
     topics: Mapping[str, Topic],
     *,
     columns: tuple[Column, ...],
+    partial: bool,
     comment: str | None,
     static: bool,
     decodes: bool,
@@ -70,6 +73,7 @@ def use_of(
         name: Name of the table, view or flow.
         topics: Kafka's name of a topic -> the topic.
         columns: The columns that are listed.
+        partial: The SELECT may lack some of them.
         comment: The description.
         static: Everything is read as it is: a materialized view.
         decodes: The function gets a topic's records decoded.
@@ -108,6 +112,7 @@ def use_of(
             upstreams=upstreams,
             code=query.code,
             columns=tuple((column.name, column.type) for column in columns),
+            partial=partial,
             doc=comment,
         ),
         reads={} if static else {name: read for name, read in reads.items() if read != "stream"},
@@ -115,6 +120,7 @@ def use_of(
         aggregates=query.aggregates,
         most=min((r.kafka.most for r in relations if r.kafka and r.kafka.most), default=None),
         notes=tuple(_notes(query, relations)),
+        offset=query.offset,
     )
 
 

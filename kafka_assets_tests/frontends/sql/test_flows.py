@@ -58,7 +58,7 @@ def test_every_clause_of_changes_is_kept() -> None:
     made = flow(
         """
         CREATE FLOW f AS AUTO CDC INTO target FROM STREAM(src)
-        KEYS (id, `region`)
+        KEYS (id, `orderRegion`)
         IGNORE NULL UPDATES
         APPLY AS DELETE WHEN op = 'DELETE' OR (op = 'SEQUENCE BY')
         APPLY AS TRUNCATE WHEN op = "TRUNCATE"
@@ -68,7 +68,7 @@ def test_every_clause_of_changes_is_kept() -> None:
         """
     )
     assert made.changes == Changes(
-        keys=("id", "region"),
+        keys=("id", "orderRegion"),
         sequence_by="struct(at, n)",
         apply_as_deletes="op = 'DELETE' OR (op = 'SEQUENCE BY')",
         apply_as_truncates='op = "TRUNCATE"',
@@ -154,7 +154,7 @@ def test_changes_that_cannot_be_applied_are_refused(clauses: str, what: str) -> 
         (
             "CREATE FLOW f AS INSERT INTO t BY NAME SELECT * FROM STREAM read_kafka("
             "subscribe => 'x', maxOffsetsPerTrigger => 5)",
-            "maxOffsetsPerTrigger in a flow",
+            "maxOffsetsPerTrigger here: the table that is written",
         ),
     ],
 )

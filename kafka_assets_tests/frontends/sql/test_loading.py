@@ -49,7 +49,8 @@ def package(tmp_path: Path) -> Iterator[Path]:
 
 def graph(folder: Path, settings: Settings | None = None, **files: str) -> Graph:
     for name, text in files.items():
-        path = folder / name.replace("__", "/").replace("_py", ".py").replace("_sql", ".sql")
+        name = name.replace("__", "/").replace("_py", ".py").replace("_sql", ".sql")
+        path = folder / name.replace("_old/", ".old/")
         path.parent.mkdir(exist_ok=True)
         path.write_text(textwrap.dedent(text))
     module = importlib.import_module("shop_in_sql")
@@ -77,6 +78,11 @@ def test_a_single_module_brings_no_sql_files(package: Path) -> None:
     (package / "gold.sql").write_text(GOLD)
     module = importlib.import_module("shop_in_sql.orders")
     assert list(build_graph([module], Settings(lake="/lake")).tables) == ["silver"]
+
+
+def test_files_in_hidden_folders_are_passed_over(package: Path) -> None:
+    made = graph(package, orders_py=PYTHON, bronze_sql=BRONZE, _old__x_sql="no SQL")
+    assert list(made.tables) == ["bronze", "silver"]
 
 
 def test_an_unknown_upstream_is_named_with_its_place_in_the_file(package: Path) -> None:

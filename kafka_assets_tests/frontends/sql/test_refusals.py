@@ -74,7 +74,7 @@ def test_statements_and_clauses_of_other_worlds_are_refused(text: str, what: str
         ("a INT GENERATED ALWAYS AS (b)", "GENERATED on the column 'a' cannot be kept"),
         ("a INT DEFAULT 3", "DEFAULT on the column 'a' cannot be kept"),
         ("a INT MASK f", "MASK on the column 'a' cannot be kept"),
-        ("a INT, a INT", "the column 'a' is listed twice"),
+        ("a INT, A INT", "the column 'a' is listed twice"),
         ("a FOO", "'FOO' is no type"),
         ("a INT BAR", "'INT BAR' is no type"),
         ("a.b INT", "a column's name has no dots"),
@@ -194,6 +194,19 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DeclarationError, match="cannot be read"):
         load_sql(file)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TEMPORARY VIEW v AS SELECT * FROM STREAM read_kafka({})",
+        "CREATE STREAMING TABLE t TBLPROPERTIES ('kafka_assets.max_rows_per_batch' = 3) AS "
+        "SELECT * FROM STREAM read_kafka({})",
+    ],
+)
+def test_the_size_of_batches_is_said_once_and_where_they_are_written(text: str) -> None:
+    error = refused(text.format("subscribe => 'x', maxOffsetsPerTrigger => 5"))
+    assert "maxOffsetsPerTrigger here" in str(error)
 
 
 def test_options_of_a_function_do_not_fit_a_table_that_flows_feed() -> None:

@@ -80,8 +80,10 @@ def test_comments_columns_and_layout_become_options() -> None:
 
 
 def test_listed_types_are_what_the_result_is_cast_to() -> None:
-    made = table("CREATE STREAMING TABLE t (a INT, b MAP<STRING,INT>, c) AS SELECT * FROM STREAM x")
-    assert function_of(made).columns == (("a", "INT"), ("b", "MAP<STRING,INT>"), ("c", None))
+    made = table(
+        "CREATE STREAMING TABLE t (a INT, bC MAP<STRING,INT>, c) AS SELECT * FROM STREAM x"
+    )
+    assert function_of(made).columns == (("a", "INT"), ("bC", "MAP<STRING,INT>"), ("c", None))
 
 
 def test_cluster_by_names_columns() -> None:
