@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -86,6 +86,7 @@ def collect(modules: Iterable[ModuleType], files: Iterable[Path] = ()) -> Found:
                 _refuse_loose_expectations(value)
     sql = load_files(files, found.topics.values())
     found.notes.extend(sql.notes)
+    _refuse_flows_that_do_not_cast(found.flows, sql.typed)
     for declaration in sql.declarations:
         if isinstance(declaration, Flow):
             found.flows.append(declaration)
@@ -133,6 +134,18 @@ def _refuse_loose_expectations(value: object) -> None:
                 str(expectation.place),
                 f"stands on the function {getattr(value, '__name__', value)!r}, which is no table",
                 fix="put a table decorator such as @ka.streaming_table(...) above it",
+            )
+
+
+def _refuse_flows_that_do_not_cast(flows: Iterable[Flow], typed: Collection[str]) -> None:
+    for flow in flows:
+        if flow.target in typed:
+            raise DeclarationError(
+                f"flow {flow.name!r}",
+                str(flow.place),
+                f"its target {flow.target!r} lists columns with types in SQL, which only flows in "
+                "SQL are cast to",
+                fix="write the flow in SQL, or list the target's columns without types",
             )
 
 

@@ -38,10 +38,12 @@ class Loaded:
     Attributes:
         declarations: Topics that were not known before, tables, views and flows.
         notes: What was taken differently than it is written.
+        typed: Tables that flows feed and that list types: each flow has to cast to them.
     """
 
     declarations: tuple[Declaration, ...]
     notes: tuple[Note, ...]
+    typed: frozenset[str] = frozenset()
 
 
 def load_sql(path: Path) -> tuple[Declaration, ...]:
@@ -73,9 +75,19 @@ def load_files(paths: Iterable[Path], topics: Iterable[Topic] = ()) -> Loaded:
     for one in statements:
         pipeline.read(one)
     for one in statements:
+        if isinstance(one, FlowStatement):
+            pipeline.feed(one)
+    for one in statements:
         with _shown(one.source):
             pipeline.declare(one)
-    return Loaded(tuple(pipeline.declarations), tuple(pipeline.notes))
+    typed = {
+        one.name[-1]
+        for one in statements
+        if isinstance(one, TableStatement)
+        and one.select is None
+        and any(column.type for column in one.columns)
+    }
+    return Loaded(tuple(pipeline.declarations), tuple(pipeline.notes), frozenset(typed))
 
 
 @contextmanager
@@ -123,9 +135,11 @@ class _Pipeline:
                     topic = kafka_topic(relation.kafka.topic)
                 self.topics[topic.topic] = topic
                 self.declarations.append(topic)
-        if isinstance(one, FlowStatement):
-            use = self._use(one, one.name, query)
-            self.feeds.setdefault(one.target[-1], []).append(use)
+
+    def feed(self, one: FlowStatement) -> None:
+        """Know what feeds a table, when all topics are known."""
+        use = self._use(one, one.name, self.queries[id(one)])
+        self.feeds.setdefault(one.target[-1], []).append(use)
 
     def declare(self, one: Statement) -> None:
         """Make the declarations of a statement."""

@@ -18,6 +18,7 @@ OURS = "kafka_assets."
 _JSON = f"{OURS}json."
 _TAGS = f"{OURS}tags."
 _CONF = f"{OURS}spark_conf."
+_READS = f"{OURS}reads."
 
 
 @dataclass
@@ -28,11 +29,13 @@ class Said:
         layer: Its layer, when one is said.
         common: Options that all tables have.
         own: Options of a table with a function, as attributes of `Table`.
+        changes: Upstreams whose change feed is read.
     """
 
     layer: str | None = None
     common: Options = field(default_factory=Options)
     own: dict[str, Any] = field(default_factory=dict)
+    changes: dict[str, Property] = field(default_factory=dict)
 
 
 def _text(value: str) -> str:
@@ -103,6 +106,8 @@ def said_by(statement: TableStatement, subject: str) -> Said:
         group = next((prefix for prefix in nested if key.startswith(prefix)), None)
         if group is not None:
             nested[group][key.removeprefix(group)] = one.value
+        elif key.startswith(_READS):
+            said.changes[key.removeprefix(_READS)] = one
         elif key.startswith(OURS):
             _ours(statement, subject, key, one, said)
         elif key == "pipelines.reset.allowed":
@@ -153,7 +158,7 @@ def _ours(statement: TableStatement, subject: str, key: str, one: Property, said
             f"did you mean '{OURS}{close[0]}'?"
             if close
             else f"use one of {', '.join(OURS + name for name in _WORDS)}, "
-            f"{_JSON}*, {_TAGS}*, {_CONF}*",
+            f"{_JSON}*, {_TAGS}*, {_CONF}*, {_READS}*",
         )
 
 

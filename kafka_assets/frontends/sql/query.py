@@ -66,9 +66,15 @@ def read_query(source: Source, subject: str, select: Select) -> Query:
         end=tokens[-1].end + 1,
         relations=tuple(found[start] for start in sorted(found)),
         aggregates=_aggregates(tree),
-        code=" ".join(f"{token.token_type.name}:{token.text}" for token in tokens),
+        code=" ".join(_plain(token) for token in tokens),
         timestamp_type=any(token.text.lower() == "timestamptype" for token in tokens),
     )
+
+
+def _plain(token: Token) -> str:
+    """A token as it counts: strings are no names, however they are quoted."""
+    strings = (TokenType.STRING, TokenType.RAW_STRING)
+    return repr(token.text) if token.token_type in strings else token.text
 
 
 def _refuse_words(source: Source, subject: str, tokens: list[Token]) -> None:

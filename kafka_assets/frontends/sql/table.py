@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from kafka_assets.declarations.common import Options, new_table
@@ -11,6 +12,7 @@ from kafka_assets.declarations.model import (
     Expectation,
     Kind,
     Place,
+    Read,
     Table,
     fed_by_flows,
 )
@@ -70,7 +72,7 @@ def declare_table(
             common,
             upstreams=() if use is None else use.function.upstreams,
             expectations=_expectations(one),
-            reads={} if use is None else use.reads,
+            reads=_reads(one, subject, said, use),
             **said.own,
         )
 
@@ -157,6 +159,22 @@ def _kind(one: TableStatement, subject: str, said: Said) -> Kind:
             "write a number and a unit, such as '1 hour'",
         )
     return "windowed_table"
+
+
+def _reads(one: TableStatement, subject: str, said: Said, use: Use | None) -> Mapping[str, Read]:
+    """How upstreams are read: of a stream, a property may ask for its change feed."""
+    reads = {} if use is None else dict(use.reads)
+    for name, asked in said.changes.items():
+        streamed = use is not None and name in use.function.upstreams and name not in reads
+        if asked.value != "changes" or not streamed or one.kind == "materialized_view":
+            raise one.source.refused(
+                subject,
+                asked.offset,
+                f"'kafka_assets.reads.{name}' = {asked.value!r} does not fit what the SELECT reads",
+                f"write 'changes', of what it reads by STREAM({name})",
+            )
+        reads[name] = "changes"
+    return reads
 
 
 def _refuse_own(one: TableStatement, subject: str, said: Said) -> None:

@@ -75,4 +75,5 @@ def test_the_examples_run(shop: Any, spark: SparkSession, settings: Settings) ->
     assert rows(graph, "revenue", "customer", "revenue") == [("ann", "32.50")]
     assert rows(graph, "payments", "text", "kind") == [("paid", "card"), ("sent", "bill")]
     assert rows(graph, "last_orders", "customer", "id") == [("ann", "3"), ("bob", "2")]
+    assert rows(graph, "orders_followed", "id", "last_id") == [("1", "3")]
     assert [count for _, count in rows(graph, "orders_hourly", "hour", "orders")] == ["2", "1"]

@@ -106,6 +106,21 @@ def test_a_flow_in_sql_feeds_a_table_in_python(package: Path) -> None:
     assert [part.flow.name for part in made.tables["all_orders"].parts if part.flow] == ["f"]
 
 
+def test_a_flow_in_python_is_not_cast_to_types_in_sql_and_so_refused(package: Path) -> None:
+    python = (
+        PYTHON
+        + """
+
+@ka.append_flow(target="all_orders")
+def f(silver):
+    return silver
+"""
+    )
+    text = "CREATE STREAMING TABLE all_orders (id INT)"
+    with pytest.raises(DeclarationError, match="only flows in SQL are cast to"):
+        graph(package, orders_py=python, bronze_sql=BRONZE, all_sql=text)
+
+
 def test_changes_in_sql_make_a_table_of_changes(package: Path) -> None:
     text = (
         "CREATE STREAMING TABLE now; CREATE FLOW f AS AUTO CDC INTO now FROM STREAM(silver) "

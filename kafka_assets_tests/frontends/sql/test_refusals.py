@@ -109,6 +109,8 @@ def test_columns_and_constraints_that_cannot_be_kept_are_refused(columns: str, w
             "'kafka_assets.window' = 'hourly', 'kafka_assets.event_time' = 'a'",
             "is no length of time",
         ),
+        ("'kafka_assets.reads.x' = 'twice'", "does not fit what the SELECT reads"),
+        ("'kafka_assets.reads.y' = 'changes'", "does not fit what the SELECT reads"),
         ("'pipelines.autoOptimize.zOrderCols' = 'a'", "means nothing outside of Databricks"),
         ("'a' = 'b', 'a' = 'c'", "the property 'a' is given twice"),
         ("'a' = current_date()", "stands where the value of 'a' should"),

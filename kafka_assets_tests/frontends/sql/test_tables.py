@@ -166,6 +166,14 @@ def test_keys_make_an_aggregate_that_is_updated() -> None:
     assert made.keys == ("a", "b")
 
 
+def test_a_change_feed_is_asked_for_by_a_property() -> None:
+    text = "CREATE STREAMING TABLE t TBLPROPERTIES ('kafka_assets.reads.x' = 'changes') "
+    assert table(text + "AS SELECT * FROM STREAM(x) JOIN y").reads == {
+        "x": "changes",
+        "y": "static",
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "layer"),
     [
@@ -199,6 +207,14 @@ def test_a_table_that_reads_a_topic_by_name_is_bronze_in_any_file() -> None:
     found = declared(
         "CREATE STREAMING TABLE t AS SELECT * FROM STREAM(orders)",
         "CREATE STREAMING TABLE u AS SELECT * FROM STREAM read_kafka(subscribe => 'orders')",
+    )
+    assert found["t"].layer == "bronze"
+
+
+def test_a_table_that_flows_feed_is_bronze_when_one_reads_a_topic_of_another_file() -> None:
+    found = declared(
+        "CREATE STREAMING TABLE t; CREATE FLOW f AS INSERT INTO t BY NAME SELECT * FROM STREAM k",
+        "CREATE STREAMING TABLE u AS SELECT * FROM STREAM read_kafka(subscribe => 'k')",
     )
     assert found["t"].layer == "bronze"
 
