@@ -59,7 +59,12 @@ class SqlFunction:
             TypeError: A frame is missing, or there are too many.
             ValueError: The result has not the columns that the declaration lists.
         """
-        given = self.__signature__.bind(*frames, **named).arguments
+        given = {**dict(zip(self.upstreams, frames, strict=False)), **named}
+        if len(frames) + len(named) != len(self.upstreams) or set(given) != set(self.upstreams):
+            raise TypeError(
+                f"{self.name} takes the frames {', '.join(self.upstreams)}; it got {len(frames)} "
+                f"by position and {', '.join(named) or 'none'} by name"
+            )
         # A cached frame whose own view is dropped leaves the cache; a filter makes another plan,
         # and Spark takes it away again.
         views = {f"frame_{n}": given[name].filter("true") for n, name in enumerate(self.upstreams)}

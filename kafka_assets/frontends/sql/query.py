@@ -59,6 +59,8 @@ def read_query(source: Source, subject: str, select: Select) -> Query:
             subject, select.offset, "after AS stands no SELECT", "write AS SELECT ..."
         )
     finder = Finder(source, subject, tokens)
+    for stream in tree.find_all(exp.Stream):
+        finder.refuse_other_stream(stream)
     found = {r.start: r for table in tree.find_all(exp.Table) for r in finder.relations(table)}
     return Query(
         source=source,

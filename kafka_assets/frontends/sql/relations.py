@@ -80,6 +80,22 @@ class Finder:
             if kafka is not None:
                 yield kafka
 
+    def refuse_other_stream(self, stream: exp.Stream) -> None:
+        """Refuse STREAM of something that is read from nowhere.
+
+        Raises:
+            DeclarationError: It is a SELECT, or a name that WITH gives.
+        """
+        read = stream.this.this if isinstance(stream.this, exp.Subquery) else stream.this
+        if isinstance(read, exp.Table) and not _is_own_name(read):
+            return
+        inside = [node.meta["start"] for node in stream.walk() if "start" in node.meta]
+        raise self._refused(
+            min(inside, default=self.tokens[0].start),
+            "STREAM of what is no topic, table or view",
+            "write STREAM(name) where the SELECT names it",
+        )
+
     def _named(self, table: exp.Table) -> Relation:
         parts = [part for part in table.parts if isinstance(part, exp.Identifier)]
         first, last = parts[0].meta.get("start"), parts[-1].meta.get("end")

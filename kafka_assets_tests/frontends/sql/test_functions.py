@@ -83,8 +83,17 @@ def test_its_parameters_are_its_upstreams() -> None:
     made = table("CREATE STREAMING TABLE t COMMENT 'Said.' AS SELECT * FROM STREAM b JOIN a")
     assert list(inspect.signature(made.function).parameters) == ["b", "a"]
     assert (made.function.__name__, inspect.getdoc(made.function)) == ("t", "Said.")
-    with pytest.raises(TypeError, match="missing a required argument: 'a'"):
-        made("one frame")
+
+
+@pytest.mark.parametrize(
+    ("frames", "named"), [(("x",), {}), (("x", "y", "z"), {}), (("x",), {"b": "y"}), ((), {"c": 1})]
+)
+def test_a_frame_too_few_or_too_many_is_refused(
+    frames: tuple[str, ...], named: dict[str, object]
+) -> None:
+    made = table("CREATE STREAMING TABLE t AS SELECT * FROM STREAM b JOIN a")
+    with pytest.raises(TypeError, match="t takes the frames b, a; it got"):
+        made(*frames, **named)
 
 
 def test_it_is_sent_by_value_to_where_the_package_is_not() -> None:

@@ -134,6 +134,8 @@ def test_properties_that_mean_nothing_are_refused(properties: str, what: str) ->
         ("delta.`/data/x`", "the path /data/x is no table of this pipeline"),
         ("STREAM x JOIN x AS y", "reads x once as a stream and once as it is"),
         ("STREAM(x AS y)", "STREAM(...) holds more than a name"),
+        ("STREAM(SELECT * FROM x)", "STREAM of what is no topic, table or view"),
+        ("(WITH w AS (SELECT * FROM x) SELECT * FROM STREAM(w))", "STREAM of what is no topic"),
         ("range(3)", "its SELECT reads no topic and no table"),
         ("STREAM x WHERE", "its SELECT cannot be read: Required keyword: 'this' missing"),
         ("STREAM x WATERMARK at DELAY OF INTERVAL 1 HOUR", "WATERMARK: Spark's SQL has no such"),
