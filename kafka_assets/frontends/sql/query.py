@@ -50,7 +50,7 @@ def read_query(source: Source, subject: str, select: Select) -> Query:
     tokens = list(select.tokens)
     _refuse_words(source, subject, tokens)
     try:
-        trees = DIALECT.parser().parse(tokens, source.text)
+        trees = DIALECT.parser().parse(_with_window_function(tokens), source.text)
     except SqlglotError as error:
         raise _problem(source, subject, error, select.offset) from None
     tree = trees[0] if len(trees) == 1 else None
@@ -71,6 +71,16 @@ def read_query(source: Source, subject: str, select: Select) -> Query:
         code=" ".join(_plain(token) for token in tokens),
         timestamp_type=any(token.text.lower() == "timestamptype" for token in tokens),
     )
+
+
+def _with_window_function(tokens: list[Token]) -> list[Token]:
+    """The tokens, with `window(...)` as a function, which the parser takes for a clause."""
+    return [
+        Token(TokenType.VAR, one.text, one.line, one.col, one.start, one.end, one.comments)
+        if one.token_type == TokenType.WINDOW and after.token_type == TokenType.L_PAREN
+        else one
+        for one, after in zip(tokens, [*tokens[1:], tokens[-1]], strict=True)
+    ]
 
 
 def _plain(token: Token) -> str:

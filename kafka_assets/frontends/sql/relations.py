@@ -15,6 +15,7 @@ from kafka_assets.frontends.sql.statements import Name
 from kafka_assets.frontends.sql.text import DIALECT, Source
 
 _TABLE_FUNCTIONS = (
+    "collations",
     "explode",
     "explode_outer",
     "inline",
@@ -23,6 +24,7 @@ _TABLE_FUNCTIONS = (
     "posexplode",
     "posexplode_outer",
     "range",
+    "sql_keywords",
     "stack",
     "variant_explode",
     "variant_explode_outer",

@@ -55,6 +55,14 @@ def sql_of(select: str) -> str:
             "SELECT * FROM <k> AS `read_kafka` WHERE a",
         ),
         ("FROM STREAM x SELECT a", "FROM <x> AS `x` SELECT a"),
+        (
+            "SELECT window(at, '1 hour') FROM STREAM x GROUP BY a, window(at, '1 hour')",
+            "SELECT window(at, '1 hour') FROM <x> AS `x` GROUP BY a, window(at, '1 hour')",
+        ),
+        (
+            "SELECT sum(a) OVER w FROM STREAM x WINDOW w AS (ORDER BY b)",
+            "SELECT sum(a) OVER w FROM <x> AS `x` WINDOW w AS (ORDER BY b)",
+        ),
         ("FROM STREAM(x) |> WHERE a > 1", "FROM <x> AS `x` |> WHERE a > 1"),
         (
             "SELECT 'STREAM(x)', stream.a FROM STREAM stream",
