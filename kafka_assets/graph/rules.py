@@ -98,6 +98,8 @@ def _refuse_inputs(node: Node) -> None:
             f"a {kind} reads one upstream, not {names}",
             "read one of them, or declare a materialized_view",
         )
+    if table.kind in ("windowed_table", "auto_cdc"):
+        _refuse_views_of_several(node)
     for one in node.inputs:
         source = one.source
         if isinstance(source, Topic):
@@ -123,6 +125,19 @@ def _refuse_inputs(node: Node) -> None:
                 "computed whole",
                 "read it as a stream, or use a materialized_view",
             )
+
+
+def _refuse_views_of_several(node: Node) -> None:
+    for upstream in node.upstreams.values():
+        if isinstance(upstream, Node) and upstream.is_view:
+            if len(upstream.upstreams) != 1:
+                raise _error(
+                    node,
+                    f"reads the view {upstream.name!r}, which joins "
+                    f"{', '.join(upstream.upstreams)}",
+                    "declare the join as a streaming_table, and read that",
+                )
+            _refuse_views_of_several(upstream)
 
 
 def _has_changes(upstream: object) -> bool:

@@ -10,7 +10,9 @@ import sys
 from typing import TYPE_CHECKING, TypeVar
 
 from kafka_assets import options
+from kafka_assets.declarations import Topic
 from kafka_assets.decoding import explain
+from kafka_assets.graph import Outside
 from kafka_assets.streaming import (
     batch,
     changes,
@@ -23,9 +25,16 @@ from kafka_assets.streaming import (
 from kafka_assets.streaming import spec as spec_module
 
 if TYPE_CHECKING:
+    from kafka_assets.declarations import Author
     from kafka_assets.graph import Node
 
 S = TypeVar("S")
+
+
+def _views_above(node: Node) -> list[Author]:
+    """The functions of the temporary views that a table reads, directly or through others."""
+    views = [u for u in node.upstreams.values() if not isinstance(u, Topic | Outside) and u.is_view]
+    return [function for v in views for function in (v.table.function, *_views_above(v))]
 
 
 def sent(spec: S, node: Node) -> S:
@@ -37,7 +46,7 @@ def sent(spec: S, node: Node) -> S:
     """
     from pyspark import cloudpickle
 
-    own = node.table.function.__module__.partition(".")[0]
+    functions = [node.table.function, *_views_above(node)]
     modules = [
         batch,
         windows,
@@ -50,10 +59,12 @@ def sent(spec: S, node: Node) -> S:
         explain,
         options,
     ]
-    if own not in ("kafka_assets", "pyspark"):
-        modules += [m for name, m in sys.modules.items() if name.partition(".")[0] == own]
-    else:
-        modules.append(sys.modules[node.table.function.__module__])
-    for module in modules:
+    for function in functions:
+        own = function.__module__.partition(".")[0]
+        if own not in ("kafka_assets", "pyspark"):
+            modules += [m for name, m in sys.modules.items() if name.partition(".")[0] == own]
+        elif function.__module__ in sys.modules:
+            modules.append(sys.modules[function.__module__])
+    for module in dict.fromkeys(modules):
         cloudpickle.register_pickle_by_value(module)
     return spec

@@ -10,7 +10,7 @@ documentation of AUTO CDC.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Any
 
@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from kafka_assets.streaming import batch
 from kafka_assets.streaming.expectations import checked
 from kafka_assets.streaming.merge import REMOVE, merge, same
-from kafka_assets.streaming.spec import BatchSpec
+from kafka_assets.streaming.spec import BatchSpec, Through
 
 START, END = "__START_AT", "__END_AT"
 OWN = ("_source", "_key", "_headers", "_tombstone")
@@ -56,11 +56,13 @@ class ChangesSpec:
         table: How and where results are written.
         source_path: The Delta table that has the changes.
         folding: How they are applied.
+        through: The views that the source is read through.
     """
 
     table: BatchSpec
     source_path: str
     folding: Folding
+    through: Through = field(default_factory=Through)
 
 
 def run_changes(spec: ChangesSpec, frame: DataFrame, batch_id: int) -> None:
@@ -79,7 +81,8 @@ def run_changes(spec: ChangesSpec, frame: DataFrame, batch_id: int) -> None:
     session, how = frame.sparkSession, spec.folding
     who = batch.identity(session, spec.table.checkpoint, batch_id)
     version = batch.latest_version(session, spec.source_path)
-    every = session.read.format("delta").option("versionAsOf", version).load(spec.source_path)
+    source = session.read.format("delta").option("versionAsOf", version).load(spec.source_path)
+    every = spec.through(source)
     there = session.read.format("delta").load(spec.table.path)
     touched = frame.select(*how.keys).distinct().persist()
     try:

@@ -38,6 +38,19 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class Through:
+    """The temporary views between a table and the one that it reads, the nearest to that first."""
+
+    views: tuple[Callable[[DataFrame], DataFrame], ...] = ()
+
+    def __call__(self, frame: DataFrame) -> DataFrame:
+        """What the views show of a frame."""
+        for view in self.views:
+            frame = view(frame)
+        return frame
+
+
+@dataclass(frozen=True)
 class BatchSpec:
     """All that a batch needs to know.
 

@@ -22,7 +22,7 @@ from kafka_assets.streaming import by_value, fence
 from kafka_assets.streaming.batch import run_batch, run_keyed
 from kafka_assets.streaming.changes import ChangesSpec, run_changes
 from kafka_assets.streaming.plan import Planned, decoded_frame, folding
-from kafka_assets.streaming.spec import BatchSpec, Rule
+from kafka_assets.streaming.spec import BatchSpec, Rule, Through
 from kafka_assets.streaming.tables import LakeTable
 from kafka_assets.streaming.windows import WindowSpec, run_windows, window_start
 
@@ -194,6 +194,7 @@ def _start_windows(run: Run, position: fence.Position) -> StreamingQuery:
     seconds = window_seconds(str(table.window))
     event_time = str(table.event_time)
     upstream, stream = _only_table(run, position)
+    through = _through(run.node)
     spec = WindowSpec(
         table=by_value.sent(batch_spec(run, position), run.node),
         upstream_path=upstream,
@@ -201,19 +202,22 @@ def _start_windows(run: Run, position: fence.Position) -> StreamingQuery:
         seconds=seconds,
         column=str(run.planned.window_column),
         function=table.function,
+        through=through,
     )
-    starts = stream.select(window_start(event_time, seconds))
+    starts = through(stream).select(window_start(event_time, seconds))
     return _for_each(run, starts, partial(run_windows, spec))
 
 
 def _start_changes(run: Run, position: fence.Position, changes: Changes) -> StreamingQuery:
     upstream, stream = _only_table(run, position)
+    through = _through(run.node)
     spec = ChangesSpec(
         table=by_value.sent(batch_spec(run, position), run.node),
         source_path=upstream,
         folding=folding(changes),
+        through=through,
     )
-    return _for_each(run, stream, partial(run_changes, spec))
+    return _for_each(run, through(stream), partial(run_changes, spec))
 
 
 def _only_table(run: Run, position: fence.Position) -> tuple[str, DataFrame]:
@@ -222,6 +226,16 @@ def _only_table(run: Run, position: fence.Position) -> tuple[str, DataFrame]:
     if upstream is None or isinstance(upstream, Topic):
         raise TypeError(f"table {run.node.name!r} reads no table, or several")
     return upstream.path, _read(run, position, upstream, "stream")
+
+
+def _through(node: Node) -> Through:
+    """The temporary views that a table of one upstream reads it through."""
+    views = []
+    (upstream,) = node.upstreams.values()
+    while isinstance(upstream, Node) and upstream.is_view:
+        views.append(upstream.table.function)
+        (upstream,) = upstream.upstreams.values()
+    return Through(tuple(reversed(views)))
 
 
 def _for_each(

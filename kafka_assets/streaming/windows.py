@@ -8,7 +8,7 @@ at one version, and their results replace what the table had for these windows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from pyspark.sql import Column, DataFrame
@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from kafka_assets.streaming import batch
 from kafka_assets.streaming.expectations import checked
-from kafka_assets.streaming.spec import BatchSpec
+from kafka_assets.streaming.spec import BatchSpec, Through
 
 MOST_RANGES = 64
 """More separate ranges of windows than this are replaced as one range that covers them all."""
@@ -33,6 +33,7 @@ class WindowSpec:
         seconds: Length of a window.
         column: The result's timestamp column that lies inside the window.
         function: The author's function.
+        through: The views that the upstream is read through.
     """
 
     table: BatchSpec
@@ -41,6 +42,7 @@ class WindowSpec:
     seconds: int
     column: str
     function: Callable[[DataFrame], DataFrame]
+    through: Through = field(default_factory=Through)
 
 
 def run_windows(spec: WindowSpec, starts: DataFrame, batch_id: int) -> None:
@@ -62,7 +64,7 @@ def run_windows(spec: WindowSpec, starts: DataFrame, batch_id: int) -> None:
     ranges = _ranges(sorted(touched), spec.seconds)
     version = batch.latest_version(session, spec.upstream_path)
     upstream = session.read.format("delta").option("versionAsOf", version).load(spec.upstream_path)
-    rows = upstream.filter(_within(spec.event_time, ranges))
+    rows = spec.through(upstream).filter(_within(spec.event_time, ranges))
     batch.write_batch(
         spec.table,
         checked(spec.table, spec.function(rows)),

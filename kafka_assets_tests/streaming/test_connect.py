@@ -23,6 +23,7 @@ CORE = (
     "test_changes.py::test_readers_of_the_change_feed_get_each_change_once",
     "test_stateful.py::test_an_updated_aggregate_is_the_same_after_one_run_and_after_many",
     "test_sinks.py::test_rows_go_to_a_topic_and_to_a_delta_table_outside_of_the_lake",
+    "../frontends/sql/test_run.py::test_sql_and_python_tables_run_as_one_pipeline",
 )
 
 

@@ -345,3 +345,34 @@ def test_a_fail_rule_puts_up_with_what_its_threshold_says_and_no_more(
     with pytest.raises(ExpectationFailed, match="mostly_positive: 2 of 3 rows"):
         run_table(node, spark, settings)
     assert ids(node.path) == ["a", "b"]
+
+
+def test_changes_and_windows_are_read_through_a_view_as_well(
+    spark: SparkSession, settings: Settings, two_topics: tuple[Any, Any, Send]
+) -> None:
+    web, _, send = two_topics
+
+    @ka.streaming_table(layer="bronze", schema="event.ddl")
+    def changes(web: Any) -> Any:
+        return web.withColumn("at", F.col("_source.timestamp"))
+
+    @ka.temporary_view()
+    def doubled(changes: Any) -> Any:
+        return changes.withColumn("x", F.col("x") * 2)
+
+    present = ka.create_streaming_table("present", layer="silver")
+    flow = ka.create_auto_cdc_flow(
+        target=present, source=doubled, keys="id", sequence_by="_source.offset"
+    )
+
+    @ka.windowed_table(layer="gold", event_time="at", window="1 day")
+    def daily(doubled: Any) -> Any:
+        return doubled.groupBy(F.date_trunc("day", "at").alias("day")).agg(F.sum("x").alias("x"))
+
+    graph = graph_of(settings, web, changes, doubled, present, flow, daily)
+    send("web", ("a", 1), ("b", 2))
+    run_graph(graph, spark, settings)
+    send("web", ("a", 5))
+    run_graph(graph, spark, settings)
+    assert ids(graph.tables["present"].path, "x") == [4, 10]
+    assert ids(graph.tables["daily"].path, "x") == [16]
