@@ -120,6 +120,13 @@ def ensure_table(
     return _cluster(session, _widen(session, existing, schema, name), options, name)
 
 
+def set_property(session: SparkSession, path: str, name: str, value: str) -> None:
+    """Set a table property; by SQL, which also writes tables with features of newer Deltas."""
+    session.sql(
+        f"ALTER TABLE delta.`{_escaped(path)}` SET TBLPROPERTIES ({_text(name)} = {_text(value)})"
+    )
+
+
 def _cluster(
     session: SparkSession, table: LakeTable, options: TableOptions, name: str
 ) -> LakeTable:

@@ -21,6 +21,7 @@ from kafka_assets.sources.kafka import TopicState, producer_options, read_stream
 from kafka_assets.streaming import by_value, fence
 from kafka_assets.streaming.batch import run_batch, run_keyed
 from kafka_assets.streaming.changes import ChangesSpec, run_changes
+from kafka_assets.streaming.creating import set_property
 from kafka_assets.streaming.plan import Planned, decoded_frame, folding
 from kafka_assets.streaming.spec import BatchSpec, Rule, Through
 from kafka_assets.streaming.tables import LakeTable
@@ -70,7 +71,7 @@ def start(run: Run, topics: Mapping[str, TopicState]) -> StreamingQuery:
     position = fence.check(node, table, topics)
     if node.flow is not None and fence.begun(node.flow) not in table.properties:
         # From now on, a checkpoint of this flow that is missing has been lost.
-        table.set_properties({fence.begun(node.flow): "true"})
+        set_property(run.session, node.path, fence.begun(node.flow), "true")
     if node.table.kind == "windowed_table":
         return _start_windows(run, position)
     if node.table.changes is not None:

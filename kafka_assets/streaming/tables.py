@@ -8,13 +8,14 @@ tables, are written with it too, so that a repair starts no JVM. How a table com
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kafka_assets.errors import LakeError
 
@@ -193,7 +194,8 @@ class LakeTable:
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Set table properties, without Spark."""
-        self._log.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
+        with _writable(self.path):
+            self._log.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
 
     def count(self, condition: Any) -> int:
         """Rows for which a condition of `pyarrow.dataset` holds."""
@@ -201,7 +203,8 @@ class LakeTable:
 
     def delete(self, predicate: str | None) -> None:
         """Remove the rows for which a condition holds, or all; for tables that no stream reads."""
-        self._log.delete(predicate)
+        with _writable(self.path):
+            self._log.delete(predicate)
 
     def append(
         self, rows: Any, *, info: Mapping[str, Any], transaction: tuple[str, int] | None = None
@@ -220,19 +223,20 @@ class LakeTable:
             write_deltalake,
         )
 
-        write_deltalake(
-            self._log,
-            rows,
-            mode="append",
-            commit_properties=CommitProperties(
-                custom_metadata={"userMetadata": json.dumps(info)},
-                app_transactions=[Transaction(*transaction)] if transaction else None,
-            ),
-            # Checkpoints and the cleaning of logs are Spark's, which knows the table's properties.
-            post_commithook_properties=PostCommitHookProperties(
-                create_checkpoint=False, cleanup_expired_logs=False
-            ),
-        )
+        with _writable(self.path):
+            write_deltalake(
+                self._log,
+                rows,
+                mode="append",
+                commit_properties=CommitProperties(
+                    custom_metadata={"userMetadata": json.dumps(info)},
+                    app_transactions=[Transaction(*transaction)] if transaction else None,
+                ),
+                # Checkpoints and the cleaning of logs are Spark's, which knows the table's properties.
+                post_commithook_properties=PostCommitHookProperties(
+                    create_checkpoint=False, cleanup_expired_logs=False
+                ),
+            )
 
     def commits(self, *, after: int = -1, limit: int | None = None) -> list[Commit]:
         """Commits beyond a version, newest first."""
@@ -242,6 +246,22 @@ class LakeTable:
                 return []
         found = (_commit(entry) for entry in self._log.history(limit))
         return [commit for commit in found if commit.version > after]
+
+
+@contextmanager
+def _writable(path: str) -> Iterator[None]:
+    """Say in our words that a table has a feature with which deltalake does not write."""
+    try:
+        yield
+    except DeltaError as error:
+        if "nsupported table features" not in str(error):
+            raise
+        raise LakeError(
+            f"{path} has a Delta feature with which only Spark can write it (clustering is one): "
+            f"{first_line(error)}; nothing was changed",
+            fix=f"ALTER TABLE delta.`{path}` CLUSTER BY NONE, then DROP FEATURE clustering; and "
+            "again",
+        ) from error
 
 
 def _commit(entry: Mapping[str, Any]) -> Commit:
