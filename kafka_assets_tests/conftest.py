@@ -21,12 +21,35 @@ if TYPE_CHECKING:
 
 SLOW_FIXTURES = ("spark", "broker")
 
+LONGEST = (
+    "reliability/test_kills.py",
+    "streaming/test_every_kind.py",
+    "reliability/test_double_start.py",
+    "demo/test_live.py",
+    "streaming/test_connect.py",
+    "streaming/test_run.py",
+    "streaming/test_changes.py",
+    "demo/test_once.py",
+    "streaming/test_flows.py",
+    "test_docs.py",
+)
+"""Files that take longest go first, so that two processes come to an end at about one time."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=_turn)
     for item in items:
         for fixture in SLOW_FIXTURES:
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(fixture)
+
+
+def _turn(item: pytest.Item) -> int:
+    file = item.path.as_posix()
+    turns = [
+        turn for turn, name in enumerate(LONGEST) if file.endswith(f"kafka_assets_tests/{name}")
+    ]
+    return turns[0] if turns else len(LONGEST)
 
 
 def engine() -> SparkSettings:

@@ -232,7 +232,7 @@ class LakeTable:
                     custom_metadata={"userMetadata": json.dumps(info)},
                     app_transactions=[Transaction(*transaction)] if transaction else None,
                 ),
-                # Checkpoints and the cleaning of logs are Spark's, which knows the table's properties.
+                # Checkpoints and the cleaning of logs are Spark's: it knows the properties.
                 post_commithook_properties=PostCommitHookProperties(
                     create_checkpoint=False, cleanup_expired_logs=False
                 ),

@@ -21,7 +21,7 @@ from kafka_assets_tests.reliability.windows import AFTER_OFFSETS, BETWEEN, Place
 from kafka_assets_tests.reliability.workers import PATIENCE, Setup, Worker
 from kafka_assets_tests.streaming.connect_server import Server, connect_server
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.verify, pytest.mark.timeout(900)]
 
 
 class Remote:

@@ -70,6 +70,7 @@ def test_a_frozen_run_still_holds_its_table(pair: Pair) -> None:
     assert verdict.exact, verdict
 
 
+@pytest.mark.verify
 def test_without_the_lease_a_double_start_keeps_the_rows_exact(unleased: Pair) -> None:
     for _ in range(3):
         answers = unleased.start_both()
@@ -80,6 +81,7 @@ def test_without_the_lease_a_double_start_keeps_the_rows_exact(unleased: Pair) -
         assert verdict.exact, verdict
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("window", [BETWEEN, MID_PARQUET, AFTER_OFFSETS])
 def test_without_the_lease_a_frozen_writer_that_comes_back_doubles_nothing(
     unleased: Pair, window: str

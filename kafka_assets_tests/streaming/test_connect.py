@@ -17,10 +17,14 @@ from kafka_assets_tests.streaming.connect_server import connect_server
 
 CORE = (
     "test_run.py::test_events_reach_silver_gold_and_the_dead_letters",
-    "test_run.py::test_a_second_run_without_new_data_changes_nothing",
     "test_run.py::test_a_broken_fail_rule_commits_nothing_of_its_batch",
-    "test_run.py::test_a_batch_that_reached_the_table_is_not_written_again",
     "test_changes.py::test_readers_of_the_change_feed_get_each_change_once",
+)
+MORE = (
+    "test_run.py::test_a_second_run_without_new_data_changes_nothing",
+    "test_run.py::test_a_late_row_corrects_its_window_and_no_other",
+    "test_run.py::test_a_batch_that_reached_the_table_is_not_written_again",
+    "test_flows.py::test_changes_and_windows_are_read_through_a_view_as_well",
     "test_stateful.py::test_an_updated_aggregate_is_the_same_after_one_run_and_after_many",
     "test_sinks.py::test_rows_go_to_a_topic_and_to_a_delta_table_outside_of_the_lake",
     "../frontends/sql/test_run.py::test_sql_and_python_tables_run_as_one_pipeline",
@@ -29,12 +33,15 @@ CORE = (
 
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("broker")
-def test_the_core_of_a_run_is_the_same_on_spark_connect(tmp_path: Path, settings: Settings) -> None:
+@pytest.mark.parametrize("names", [CORE, pytest.param(MORE, marks=pytest.mark.verify)])
+def test_runs_are_the_same_on_spark_connect(
+    tmp_path: Path, settings: Settings, names: tuple[str, ...]
+) -> None:
     with connect_server(settings, tmp_path / "server.log") as server:
         here = Path(__file__).parent
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header"]
-            + [str(here / name) for name in CORE],
+            + [str(here / name) for name in names],
             env={**os.environ, "KAFKA_ASSETS_SPARK__REMOTE": server.address},
             capture_output=True,
             text=True,
@@ -42,4 +49,4 @@ def test_the_core_of_a_run_is_the_same_on_spark_connect(tmp_path: Path, settings
             check=False,
         )
     assert done.returncode == 0, done.stdout[-6000:]
-    assert f"{len(CORE)} passed" in done.stdout
+    assert f"{len(names)} passed" in done.stdout
