@@ -62,9 +62,11 @@ class Input:
     read: Read
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Node:
     """A table of the graph: its declaration, its upstreams, and its places in the lake.
+
+    Two nodes are the same when they are one object.
 
     Attributes:
         table: The declaration.

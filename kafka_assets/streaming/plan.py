@@ -8,9 +8,10 @@ before its first batch.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from kafka_assets.declarations import Changes, Expectation, Read, Topic
 from kafka_assets.decoding.json import decode_json
@@ -65,6 +66,10 @@ class Planned:
     window_column: str | None = None
 
 
+_PLANS: WeakKeyDictionary[Any, WeakKeyDictionary[Node, Planned]] = WeakKeyDictionary()
+"""Session -> table -> its plan: the functions of a process do not change."""
+
+
 def plan_graph(graph: Graph, session: SparkSession) -> dict[str, Planned | PlanError]:
     """Plan every table; a table whose upstream cannot be planned is left out.
 
@@ -88,7 +93,7 @@ def plan_graph(graph: Graph, session: SparkSession) -> dict[str, Planned | PlanE
 
 
 def plan_table(node: Node, session: SparkSession) -> Planned:
-    """Run a table's function, and its upstreams', on empty frames.
+    """Run a table's function, and its upstreams', on empty frames; once in a session.
 
     Args:
         node: The table.
@@ -100,6 +105,24 @@ def plan_table(node: Node, session: SparkSession) -> Planned:
     Raises:
         PlanError: The function does not fit its inputs; names the table, file, line and the fix.
     """
+    known = _PLANS.setdefault(session, WeakKeyDictionary())
+    planned = known.get(node)
+    if planned is None:
+        planned = _plan(node, session)
+        # A table of somebody else may have other columns the next time.
+        if not any(isinstance(source, Outside) for source in _all_sources(node)):
+            known[node] = planned
+    return planned
+
+
+def _all_sources(node: Node) -> Iterator[Topic | Outside | Node]:
+    for one in node.inputs:
+        yield one.source
+        if isinstance(one.source, Node):
+            yield from _all_sources(one.source)
+
+
+def _plan(node: Node, session: SparkSession) -> Planned:
     if node.flows:
         return _together(node, [plan_table(part, session) for part in node.parts])
     inputs = node.frames(lambda upstream, how: _empty(node, upstream, how, session))
