@@ -39,6 +39,7 @@ from kafka_assets.declarations import (
     temporary_view,
     windowed_table,
 )
+from kafka_assets.frontends import program
 from kafka_assets.options import JsonOptions
 from kafka_assets.settings import Settings
 
@@ -77,6 +78,7 @@ __all__ = [
     "external_table",
     "kafka_topic",
     "materialized_view",
+    "program",
     "rules_from",
     "streaming_table",
     "temporary_view",

@@ -221,6 +221,10 @@ def _source_of(rule: Rule | Author) -> str:
     """What a function does, as text: comments, docstring and decorators do not count."""
     if isinstance(rule, str):
         return rule
+    text: str | None = getattr(rule, "source_text", None)
+    if text is not None:
+        # It stands for a function of an imported program, which it calls.
+        return text
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(rule)))
     except (OSError, TypeError, SyntaxError):

@@ -1,0 +1,138 @@
+"""What each table and flow of a program reads, in names of the graph, and the topics among it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kafka_assets.declarations import Place, Read, Topic
+from kafka_assets.frontends.programs.execution import Execution
+from kafka_assets.frontends.programs.recording import Aggregate, Source
+from kafka_assets.frontends.programs.registry import Dataset, FlowRecord, Function, snake
+from kafka_assets.frontends.programs.tracing import Traced, Tracer
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a table or flow reads.
+
+    Attributes:
+        reads: Name in the graph -> how.
+        topics: Name in the graph -> name at the broker, of those that are topics.
+        most: Most records of a batch, where the program says so.
+        aggregate: How its result is aggregated, when it is a stream that is.
+    """
+
+    reads: Mapping[str, Read] = field(default_factory=dict)
+    topics: Mapping[str, str] = field(default_factory=dict)
+    most: int | None = None
+    aggregate: Aggregate | None = None
+
+    @property
+    def streams(self) -> bool:
+        """Whether it reads a stream."""
+        return any(how != "static" for how in self.reads.values())
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str | None], ...]:
+        """Names in the graph, of topics with their name at the broker."""
+        return tuple((name, self.topics.get(name)) for name in self.reads)
+
+
+class Reads:
+    """Resolves what functions read.
+
+    Args:
+        by: The program's execution at load.
+        given: Topics declared elsewhere, which the program reads too.
+    """
+
+    def __init__(self, by: Execution, given: Sequence[Topic]) -> None:
+        self._by = by
+        self._tracer = Tracer(by)
+        self._given = {topic.topic: topic for topic in given}
+        self.topics: dict[str, Topic] = {}
+        self._of: dict[int, Inputs] = {}
+
+    def of(self, function: Function | None, name: str) -> Inputs:
+        """What a function reads; problems go to the registry."""
+        if function is None:
+            return Inputs()
+        if id(function) not in self._of:
+            traced = self._tracer.traced(function, name)
+            self._of[id(function)] = self._resolved(traced, name)
+        return self._of[id(function)]
+
+    def of_dataset(self, dataset: Dataset) -> Inputs:
+        """What a table or view reads."""
+        return self.of(dataset.function, dataset.name)
+
+    def of_flow(self, flow: FlowRecord) -> Inputs:
+        """What a flow reads."""
+        return self.of(flow.function, flow.name)
+
+    def reads_topic(self, inputs: Inputs, views: Mapping[str, Dataset]) -> bool:
+        """Whether a topic is read, directly or through views."""
+        if inputs.topics:
+            return True
+        return any(
+            self.reads_topic(
+                self.of_dataset(views[name]), {k: v for k, v in views.items() if k != name}
+            )
+            for name in inputs.reads
+            if name in views
+        )
+
+    def name_of(self, written: str, place: Place) -> str | None:
+        """The name in the graph of a table that is read; an unknown one becomes a problem."""
+        name = self._by.name_in_graph(written)
+        if name is None:
+            self._by.registry.problem(
+                f"reads {written!r}, which the program does not declare",
+                f'declare it in the pipeline with ka.external_table("{snake(written)}") and name '
+                f'it: tables={{"{written}": "{snake(written)}"}}',
+                place,
+            )
+        return name
+
+    def _resolved(self, traced: Traced, reader: str) -> Inputs:
+        reads: dict[str, Read] = {}
+        topics: dict[str, str] = {}
+        most = None
+        for source in traced.sources:
+            if source.is_topic:
+                topic = self._topic(source)
+                name: str | None = topic.name
+                topics[topic.name] = topic.topic
+                most = source.most or most
+            else:
+                name = self.name_of(source.name, source.place)
+            if name is None:
+                continue
+            if reads.setdefault(name, source.how) != source.how:
+                self._by.registry.problem(
+                    f"{reader!r} reads {name!r} in two ways: {reads[name]} and {source.how}",
+                    "read it in one way here, and in the other in a table of its own",
+                    source.place,
+                )
+        return Inputs(reads, topics, most, traced.facts.aggregate)
+
+    def _topic(self, source: Source) -> Topic:
+        if source.name in self._given:
+            return self._given[source.name]
+        if source.name not in self.topics:
+            name = re.sub(r"[^a-z0-9]+", "_", source.name.lower()).strip("_")
+            registry = self._by.registry
+            taken = {one.name for one in registry.datasets}
+            taken |= {snake(one.name) for one in registry.sinks}
+            if not name[:1].isalpha():
+                name = f"topic_{name}"
+            if name in taken:
+                registry.note(
+                    f"the topic {source.name!r} is named '{name}_topic': a table is named {name!r}",
+                    source.place,
+                )
+                name = f"{name}_topic"
+            self.topics[source.name] = Topic(name, source.name, None, (), source.place)
+        return self.topics[source.name]

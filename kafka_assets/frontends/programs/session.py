@@ -1,0 +1,268 @@
+"""The stand-in for `spark` in a program: what it reads is recorded or given, the rest is Spark's.
+
+While a program is loaded there is no session; what needs one is refused or gives a recording frame.
+In a run everything that is not a read goes to the session of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka_assets.declarations import Place, Read
+from kafka_assets.frontends.programs.execution import Execution
+from kafka_assets.frontends.programs.queries import parsed, with_views
+from kafka_assets.frontends.programs.recording import (
+    Facts,
+    Nothing,
+    Recorded,
+    Source,
+    Untraceable,
+    aggregated,
+)
+from kafka_assets.frontends.programs.sources import source_of
+
+_FILES = ("json", "csv", "parquet", "orc", "text", "xml", "jdbc")
+_LIMITS = ("maxfilespertrigger", "maxbytespertrigger", "skipchangecommits", "ignorechanges")
+
+
+class Spark:
+    """The stand-in for a session.
+
+    Args:
+        by: The execution that it belongs to.
+    """
+
+    def __init__(self, by: Execution) -> None:
+        self._by = by
+
+    @property
+    def read(self) -> Reader:
+        """Reads as a whole."""
+        return Reader(self._by, False)
+
+    @property
+    def readStream(self) -> Reader:  # noqa: N802
+        """Reads as a stream."""
+        return Reader(self._by, True)
+
+    @property
+    def conf(self) -> Conf:
+        """The pipeline's configuration."""
+        return Conf(self._by)
+
+    def table(self, name: str) -> Any:
+        """A table as a whole."""
+        return Reader(self._by, False).table(name)
+
+    def sql(self, text: str, args: Any = None, **named: Any) -> Any:
+        """A query over tables of the program."""
+        query = parsed(text)
+        if query is None:
+            self._by.registry.problem(
+                f"spark.sql({text.strip().split(chr(10))[0][:60]!r}) is no query",
+                "put SQL that declares tables into a .sql file of its own; remove other commands",
+            )
+            return Nothing()
+        place = self._by.registry.place()
+        views = self._by.traces[-1].views if self._by.traces else {}
+        frames = {
+            name: self._by.read(Source(name, False, "stream" if streams else "static", place))
+            for name, streams in query.tables.items()
+            if name.lower() not in views and not self._is_view(name)
+        }
+        if self._by.running is not None:
+            session = self._by.running.session
+            names = {name: name.rpartition(".")[2] for name in frames}
+            for name, frame in frames.items():
+                frame.createOrReplaceTempView(names[name])
+            more = {} if args is None else {"args": args}
+            return session.sql(with_views(text, names), **more, **named)
+        facts = Facts()
+        seen = [views[name.lower()] for name in query.tables if name.lower() in views]
+        for frame in (*frames.values(), *seen, *named.values()):
+            if type(frame) is Recorded:
+                facts = facts.with_other(frame._facts)
+        if query.aggregates:
+            facts = aggregated(facts, query.groups, place, query.groups or ())
+        return Recorded(self._by, facts)
+
+    def _is_view(self, name: str) -> bool:
+        """In a run: a temporary view that the function has made."""
+        running = self._by.running
+        if running is None or "." in name or self._by.registry.dataset(name) is not None:
+            return False
+        return bool(running.session.catalog.tableExists(name))
+
+    def createDataFrame(self, *arguments: Any, **named: Any) -> Any:  # noqa: N802
+        """Rows that stand in the program."""
+        return self._made("createDataFrame", arguments, named)
+
+    def range(self, *arguments: Any, **named: Any) -> Any:
+        """Numbers."""
+        return self._made("range", arguments, named)
+
+    def _made(self, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        if self._by.running is not None:
+            return getattr(self._by.running.session, name)(*arguments, **named)
+        if not self._by.traces:
+            self._by.reads_at_top = True
+        return Recorded(self._by, Facts())
+
+    @property
+    def udf(self) -> Any:
+        """Registers functions for SQL."""
+        if self._by.running is not None:
+            return self._by.running.session.udf
+        return _Functions()
+
+    @property
+    def version(self) -> str:
+        """Spark's version."""
+        import pyspark
+
+        return str(pyspark.__version__)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if self._by.running is not None:
+            return getattr(self._by.running.session, name)
+        if self._by.traces:
+            raise Untraceable(f"spark.{name} needs a session")
+        self._by.registry.problem(
+            f"spark.{name} needs a session while the program is loaded",
+            "use it inside a table's function, or remove it",
+        )
+        return Nothing()
+
+
+class Reader:
+    """`spark.read` or `spark.readStream`."""
+
+    def __init__(self, by: Execution, streaming: bool) -> None:
+        self._by, self._streaming = by, streaming
+        self._format = "delta"
+        self._options: dict[str, Any] = {}
+
+    def format(self, name: str) -> Reader:
+        """Which source."""
+        self._format = name
+        return self
+
+    def option(self, name: str, value: Any) -> Reader:
+        """One option."""
+        self._options[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        return self
+
+    def options(self, **named: Any) -> Reader:
+        """Several options."""
+        for name, value in named.items():
+            self.option(name, value)
+        return self
+
+    def schema(self, schema: Any) -> Reader:
+        """The columns; only sources that are refused have them."""
+        del schema
+        return self
+
+    def load(self, path: Any = None, format: str | None = None, **options: Any) -> Any:
+        """The frame of a source."""
+        self.options(**options)
+        place = self._by.registry.place()
+        kind = format or self._format
+        if kind.lower() == "delta":
+            return self._table(str(path or self._options.get("path", "")), place)
+        source = source_of(self._by.registry, kind, self._options, self._streaming, place)
+        if source is None:
+            return Recorded(self._by, Facts(streams=self._streaming))
+        return self._by.read(source)
+
+    def table(self, name: str) -> Any:
+        """The frame of a table."""
+        return self._table(name, self._by.registry.place())
+
+    def _table(self, name: str, place: Place) -> Any:
+        how: Read = "stream" if self._streaming else "static"
+        for option, value in self._options.items():
+            low = option.lower()
+            if low in ("readchangefeed", "readchangedata") and self._streaming:
+                how = "changes" if value == "true" else how
+            elif low in _LIMITS:
+                self._by.registry.note(f"{option}={value!r} is not needed here", place)
+            elif low != "path":
+                self._by.registry.problem(
+                    f"reads {name!r} with the option {option}={value!r}",
+                    "remove the option: a table is read from its beginning, once",
+                    place,
+                )
+        return self._by.read(Source(name, False, how, place))
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _FILES:
+            raise AttributeError(name)
+
+        def load(*arguments: Any, **named: Any) -> Any:
+            del arguments, named
+            return self.format(name).load()
+
+        return load
+
+
+class Conf:
+    """`spark.conf`."""
+
+    def __init__(self, by: Execution) -> None:
+        self._by = by
+
+    def get(self, name: str, *default: Any) -> Any:
+        """A value of the pipeline's configuration, else the session's."""
+        registry = self._by.registry
+        for values in (registry.conf, registry.spark_conf):
+            if name in values:
+                return values[name]
+        if self._by.running is not None and name.startswith("spark."):
+            return self._by.running.session.conf.get(name, *default)
+        if default:
+            return default[0]
+        registry.problem(
+            f"spark.conf.get({name!r}) has no value",
+            f'give it: conf={{"{name}": ...}}, or --conf {name}=...',
+        )
+        return f"no_value_of_{name.replace('.', '_')}"
+
+    def set(self, name: str, value: Any) -> None:
+        """A value for later; Spark's own become settings of the tables."""
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if name.startswith("spark.") and not self._by.traces:
+            self._by.registry.spark_conf[name] = text
+        else:
+            self._by.registry.conf[name] = text
+            if name.startswith("spark."):
+                self._by.registry.note(
+                    f"spark.conf.set({name!r}) inside a function is not used: set it at the top, "
+                    "or with spark_conf="
+                )
+
+    def unset(self, name: str) -> None:
+        """Forget a value."""
+        self._by.registry.spark_conf.pop(name, None)
+        self._by.registry.conf.pop(name, None)
+
+    def isModifiable(self, name: str) -> bool:  # noqa: N802
+        """Everything is."""
+        return bool(name)
+
+
+class _Functions:
+    def register(self, name: str, function: Any, returnType: Any = None) -> Any:  # noqa: N803
+        """Registered in a run; here it is what it would be."""
+        from pyspark.sql import functions
+
+        del name
+        if hasattr(function, "returnType"):
+            return function
+        return functions.udf(function, returnType or "string")
+
+    def __getattr__(self, name: str) -> Any:
+        raise Untraceable(f"spark.udf.{name} needs a session")
