@@ -20,6 +20,10 @@ from typing import Any
 from kafka_assets.frontends.programs.execution import Execution
 from kafka_assets.frontends.programs.words import module_of
 
+_OLD_NAMES = (
+    *("approxCountDistinct", "bitwiseNOT", "countDistinct", "shiftLeft", "shiftRight"),
+    *("shiftRightUnsigned", "sumDistinct", "toDegrees", "toRadians"),
+)
 _LOCK = threading.RLock()
 _CONNECT = "SPARK_CONNECT_MODE_ENABLED"
 """With this variable set, Spark's functions make Columns without a session."""
@@ -38,6 +42,7 @@ def around(by: Execution) -> Iterator[None]:
         if by.running is None:
             stack.enter_context(_without_session())
         stack.enter_context(_session_of_program(by))
+        stack.enter_context(_old_names())
         yield
 
 
@@ -83,6 +88,19 @@ def _lies_in(module: ModuleType, folder: Path) -> bool:
     file = getattr(module, "__file__", None)
     own = not module.__name__.startswith("kafka_assets")
     return own and file is not None and Path(file).is_relative_to(folder)
+
+
+@contextmanager
+def _old_names() -> Iterator[None]:
+    """`from pyspark.sql.functions import *` gives also the names that Spark 4 hides."""
+    from pyspark.sql import functions
+
+    before = list(functions.__all__)
+    functions.__all__ = [*before, *(name for name in _OLD_NAMES if hasattr(functions, name))]
+    try:
+        yield
+    finally:
+        functions.__all__ = before
 
 
 @contextmanager

@@ -278,7 +278,7 @@ def _renamed(facts: Facts, aggregate: Aggregate, name: str, arguments: tuple[Any
 
 def _selected(key: str, selected: tuple[Any, ...]) -> str | None:
     """The name under which a key is selected; a window is known by its start or its end."""
-    if "*" in selected:
+    if any(isinstance(one, str) and one == "*" for one in selected):
         return key
     for wanted in (key, f"{key}.start", f"{key}.end"):
         for one in selected:
