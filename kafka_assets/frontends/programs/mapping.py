@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 from kafka_assets.declarations import Kind, Read, Table
 from kafka_assets.declarations.common import new_table
 from kafka_assets.declarations.model import fed_by_flows
-from kafka_assets.declarations.places import check_layer
 from kafka_assets.frontends.programs.inputs import Inputs, Reads
 from kafka_assets.frontends.programs.options import (
     Mapped,
@@ -197,19 +195,12 @@ class Tables:
 
     def _refuse_unknown_layers(self) -> None:
         known = {one.name for one in self._registry.datasets}
-        where = self._registry.place()
         for name, layer in self._layers.items():
             if name not in known:
                 self._registry.problem(
                     f"layers={{{name!r}: {layer!r}}}: the program has no such table",
                     f"use one of {', '.join(sorted(known)) or '(none)'}",
                 )
-            checked(
-                self._registry,
-                where,
-                partial(check_layer, f"table {name!r}", where, layer),
-                None,
-            )
 
 
 def _reads(kind: Kind, inputs: Inputs) -> dict[str, Read]:
