@@ -129,6 +129,20 @@ class TableExpectation:
     within: timedelta | None = None
     blocking: bool = False
 
+    @property
+    def text(self) -> str:
+        """The rule as a person reads it."""
+        columns = ", ".join(self.columns)
+        if self.rule == "unique":
+            return f"{columns} unique"
+        if self.rule == "values_in":
+            return f"{columns} in {'.'.join(self.other or ())}"
+        if self.rule == "fresh":
+            return f"{columns} at most {self.within} old"
+        bounds = [f">= {self.least}"] if self.least is not None else []
+        bounds += [f"<= {self.most}"] if self.most is not None else []
+        return f"{self.rule} {' and '.join(bounds)}"
+
 
 @dataclass(frozen=True)
 class Changes:

@@ -49,7 +49,8 @@ def build_graph(modules: ModuleType | Iterable[ModuleType], settings: Settings) 
         known[name] = Outside(declaration, path if absolute else f"{settings.lake}/{path}")
     nodes: dict[str, Node] = {}
     for name in order:
-        nodes[name] = _node(found.tables[name], flows[name], {**known, **nodes}, settings)
+        node = _node(found.tables[name], flows[name], {**known, **nodes}, settings)
+        nodes[name] = replace(node, lookups=_lookups(node.table, found, known, settings))
         rules.refuse(nodes[name])
     tables = {name: node for name, node in nodes.items() if not node.is_view}
     _refuse_shared_paths(tables.values())
@@ -171,6 +172,31 @@ def _node(
         for flow in flows
     )
     return replace(node, flows=parts)
+
+
+def _lookups(
+    table: Table, found: Found, known: Mapping[str, Topic | Outside], settings: Settings
+) -> dict[str, str]:
+    """Where the tables lie that a table's expectations compare it with."""
+    paths = {}
+    for rule in table.table_expectations:
+        if rule.other is None:
+            continue
+        name = rule.other[0]
+        outside, other = known.get(name), found.tables.get(name)
+        if isinstance(outside, Outside):
+            paths[name] = outside.path
+        elif other is not None and other.kind not in ("temporary_view", "sink"):
+            paths[name] = _path(other, settings)
+        else:
+            tables = [t.name for t in found.tables.values() if t.kind != "temporary_view"]
+            raise _unknown(
+                f"expectation {rule.name!r}",
+                str(rule.place),
+                f"table {name!r}",
+                [*tables, *found.outside],
+            )
+    return paths
 
 
 def _part(table: Table, flow: Flow) -> Table:

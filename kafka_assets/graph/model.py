@@ -75,6 +75,7 @@ class Node:
         flows: Of a table that flows feed: for each the table as if it had this flow alone, with
             the flow's function, upstreams and checkpoint.
         flow: Of such a part: the flow.
+        lookups: Tables that its expectations compare it with: name -> path.
     """
 
     table: Table
@@ -85,6 +86,7 @@ class Node:
     payload: StructType | None = field(default=None, compare=False)
     flows: tuple[Node, ...] = ()
     flow: Flow | None = None
+    lookups: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

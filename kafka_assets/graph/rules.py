@@ -29,6 +29,12 @@ def refuse(node: Node) -> None:
         _refuse_for_changes(node)
     if node.table.keys:
         _refuse_for_keys(node)
+    if node.table.options.max_rows_per_batch is not None and not node.topics:
+        raise _error(
+            node,
+            "max_rows_per_batch= on a table that reads no topic",
+            "say it of the table that reads the topic",
+        )
 
 
 def refuse_flow(flow: Flow, table: Table, others: Sequence[Flow]) -> None:

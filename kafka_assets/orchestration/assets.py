@@ -20,7 +20,7 @@ from kafka_assets.errors import (
     KafkaAssetsError,
     SourceError,
 )
-from kafka_assets.graph import Graph, Node
+from kafka_assets.graph import Graph, Node, Outside
 from kafka_assets.orchestration import metadata
 from kafka_assets.orchestration.automation import table_condition
 from kafka_assets.orchestration.checks import check_results, check_specs, failed_results
@@ -36,6 +36,7 @@ from kafka_assets.orchestration.names import (
     table_key,
     topic_key,
     upstream_key,
+    uri_of,
 )
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.report import RunReport, summary
@@ -59,6 +60,32 @@ def topic_asset(topic: Topic, settings: Settings) -> dg.AssetSpec:
         group_name=group_of(topic.place),
         owners=list(topic.owners),
         metadata=metadata.topic_definition(topic, settings),
+    )
+
+
+def outside_asset(outside: Outside) -> dg.AssetSpec:
+    """A table that another code location makes; with its key, lineage joins the two."""
+    declaration = outside.declaration
+    return _spec(
+        f"external table {outside.name!r}",
+        declaration.place,
+        key=upstream_key(outside),
+        description=declaration.description,
+        metadata={"dagster/uri": dg.MetadataValue.text(uri_of(outside.path))},
+    )
+
+
+def view_asset(view: Node) -> dg.AssetSpec:
+    """A temporary view: an asset without files, materialized when what it reads was."""
+    return _spec(
+        f"view {view.name!r}",
+        view.table.place,
+        key=table_key(view),
+        deps=_deps(view),
+        description=view.table.comment,
+        kinds={"spark", "view"},
+        group_name=group_of(view.table.place),
+        code_version=view.code_version,
     )
 
 
@@ -104,11 +131,31 @@ def table_asset(
                 yield from failed_results(node, error)
             raise _failure(node, error) from error
         context.log.info(summary(report))
+        for view in _views_of(node, graph) if report.batches else ():
+            # So that what reads the view sees that there is something new above it.
+            context.instance.report_runless_asset_event(_view_event(view, node, report))
         if not all(equality.holds for equality in report.conservation):
             _tag_failure(context, node, "rows_unaccounted")
         yield from _results(node, report, reported, last.get(dead_letters_key(node)))
 
     return step
+
+
+def _views_of(node: Node, graph: Graph) -> list[Node]:
+    """The temporary views that read a table, directly or through each other."""
+    return [
+        view
+        for view in graph.views.values()
+        if node.name in {one.source.name for one in view.inputs}
+    ]
+
+
+def _view_event(view: Node, node: Node, report: RunReport) -> dg.AssetMaterialization:
+    return dg.AssetMaterialization(
+        table_key(view),
+        description=f"It shows what {node.name} holds.",
+        tags={"dagster/data_version": f"{node.name}:{report.data_version}"},
+    )
 
 
 def _results(
@@ -144,9 +191,9 @@ def _table_spec(node: Node, graph: Graph) -> dg.AssetSpec:
         f"table {node.name!r}",
         table.place,
         key=table_key(node),
-        deps=[upstream_key(upstream) for upstream in node.upstreams.values()],
+        deps=_deps(node),
         description=table.comment,
-        kinds={"spark", "deltalake", table.layer},
+        kinds=_kinds(node),
         group_name=group_of(table.place),
         owners=list(table.owners),
         tags=dict(table.tags),
@@ -157,13 +204,25 @@ def _table_spec(node: Node, graph: Graph) -> dg.AssetSpec:
     )
 
 
+def _deps(node: Node) -> list[dg.AssetKey]:
+    """What the declaration names as upstream, flows included, each once."""
+    named = [upstream for part in node.parts for upstream in part.upstreams.values()]
+    return list(dict.fromkeys(upstream_key(upstream) for upstream in named))
+
+
+def _kinds(node: Node) -> set[str]:
+    if node.table.sink is not None:
+        return {"spark", "kafka" if node.table.sink.format == "kafka" else "deltalake", "sink"}
+    return {"spark", "deltalake", node.table.layer}
+
+
 def _dead_letters_spec(node: Node) -> dg.AssetSpec:
     table = node.table
     return _spec(
         f"table {node.name!r}",
         table.place,
         key=dead_letters_key(node),
-        deps=[upstream_key(upstream) for upstream in node.upstreams.values()],
+        deps=_deps(node),
         description=f"Rows that did not make it into `{node.name}`: with their raw bytes, where "
         "they came from, and the reason.",
         kinds={"deltalake", "dead_letters"},

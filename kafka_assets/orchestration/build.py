@@ -14,7 +14,13 @@ from typing import Any
 import dagster as dg
 
 from kafka_assets.graph import Graph, build_graph
-from kafka_assets.orchestration.assets import RunTable, table_asset, topic_asset
+from kafka_assets.orchestration.assets import (
+    RunTable,
+    outside_asset,
+    table_asset,
+    topic_asset,
+    view_asset,
+)
 from kafka_assets.orchestration.automation import automation_sensor
 from kafka_assets.orchestration.jobs import operation_jobs
 from kafka_assets.orchestration.names import chains_of, keys_of
@@ -66,6 +72,8 @@ def graph_defs(
         clock: What `kafka_lag` takes for the time.
     """
     topics = [topic_asset(topic, settings) for topic in graph.topics.values()]
+    topics += [outside_asset(outside) for outside in graph.outside.values()]
+    topics += [view_asset(view) for view in graph.views.values()]
     tables = [table_asset(node, graph, settings, run=run) for node in graph.tables.values()]
     keys = [key for node in graph.tables.values() for key in keys_of(node)]
     sensors: list[dg.SensorDefinition] = []

@@ -11,10 +11,16 @@ from typing import Any
 
 import dagster as dg
 
+from kafka_assets.declarations import Expectation, TableExpectation
 from kafka_assets.errors import DeclarationError, ExpectationFailed
 from kafka_assets.graph import Node
 from kafka_assets.orchestration.names import dead_letters_key, table_key
-from kafka_assets.streaming.report import Conservation, RuleResult, RunReport
+from kafka_assets.streaming.report import (
+    Conservation,
+    RuleResult,
+    RunReport,
+    TableRuleResult,
+)
 
 ROWS_READ = "rows_read"
 ROWS_RETURNED = "rows_returned"
@@ -39,7 +45,11 @@ def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
     """
     key = table_key(node)
     specs = []
-    for expectation in node.table.expectations:
+    declared: list[Expectation | TableExpectation] = [
+        *node.table.expectations,
+        *node.table.table_expectations,
+    ]
+    for expectation in declared:
         if expectation.name in CONSERVATION:
             raise DeclarationError(
                 f"expectation {expectation.name!r}",
@@ -47,6 +57,7 @@ def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
                 "has the name of a check that every table gets by itself",
                 fix="give it another name",
             )
+    for expectation in node.table.expectations:
         specs.append(
             dg.AssetCheckSpec(
                 expectation.name,
@@ -56,6 +67,16 @@ def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
                 metadata={"rule": expectation.text, "action": expectation.action},
             )
         )
+    specs += [
+        dg.AssetCheckSpec(
+            rule.name,
+            asset=key,
+            description=f"{rule.text} (of the table as a whole, after each run)",
+            blocking=rule.blocking,
+            metadata={"rule": rule.text, "action": "fail" if rule.blocking else "warn"},
+        )
+        for rule in node.table.table_expectations
+    ]
     specs += [
         dg.AssetCheckSpec(name, asset=key, description=CONSERVATION[name], blocking=True)
         for name in conservation_names(node)
@@ -68,19 +89,38 @@ def conservation_names(node: Node) -> tuple[str, ...]:
 
     Rows that go straight from the stream to Delta's own sink are counted once: nothing to compare.
     """
-    if node.payload is not None:
+    if node.decodes:
         return (ROWS_READ, ROWS_RETURNED)
-    plain = node.table.kind == "streaming_table" and not node.table.expectations
+    plain = node.table.kind in ("streaming_table", "sink") and not (
+        node.table.expectations or node.table.keys
+    )
     return () if plain else (ROWS_RETURNED,)
 
 
 def check_results(node: Node, report: RunReport) -> Iterator[dg.AssetCheckResult]:
     """One result for each check of a table, also for a run that read nothing."""
     for rule in report.rules:
-        yield _rule_result(node, rule, report.returned)
+        # Where a fail rule had stopped a batch, there would be no report of it.
+        yield _rule_result(node, rule, report.returned, put_up_with=rule.action == "fail")
+    for found in report.table_rules:
+        yield _table_rule_result(node, found)
     equalities = {equality.name: equality for equality in report.conservation}
     for name in conservation_names(node):
         yield _conservation_result(node, name, equalities.get(name))
+
+
+def _table_rule_result(node: Node, found: TableRuleResult) -> dg.AssetCheckResult:
+    metadata: dict[str, Any] = {} if found.found is None else {"found": found.found}
+    if found.sample:
+        metadata["sample"] = dg.MetadataValue.json([dict(row) for row in found.sample])
+    return dg.AssetCheckResult(
+        asset_key=table_key(node),
+        check_name=found.name,
+        passed=found.holds,
+        severity=_severity("fail" if found.blocking else "warn"),
+        description=found.sentence,
+        metadata=metadata,
+    )
 
 
 def failed_results(node: Node, error: ExpectationFailed) -> Iterator[dg.AssetCheckResult]:
@@ -97,7 +137,9 @@ def failed_results(node: Node, error: ExpectationFailed) -> Iterator[dg.AssetChe
         yield _rule_result(node, rule, None)
 
 
-def _rule_result(node: Node, rule: RuleResult, checked: int | None) -> dg.AssetCheckResult:
+def _rule_result(
+    node: Node, rule: RuleResult, checked: int | None, *, put_up_with: bool = False
+) -> dg.AssetCheckResult:
     metadata: dict[str, Any] = {
         "rule": dg.MetadataValue.text(rule.rule),
         "action": dg.MetadataValue.text(rule.action),
@@ -113,9 +155,9 @@ def _rule_result(node: Node, rule: RuleResult, checked: int | None) -> dg.AssetC
     return dg.AssetCheckResult(
         asset_key=table_key(node),
         check_name=rule.name,
-        passed=rule.broken == 0,
+        passed=rule.broken == 0 or put_up_with,
         severity=_severity(rule.action),
-        description=_sentence(rule, checked),
+        description=_sentence(rule, checked, put_up_with),
         metadata=metadata,
     )
 
@@ -124,7 +166,7 @@ def _severity(action: str) -> dg.AssetCheckSeverity:
     return dg.AssetCheckSeverity.ERROR if action == "fail" else dg.AssetCheckSeverity.WARN
 
 
-def _sentence(rule: RuleResult, checked: int | None) -> str:
+def _sentence(rule: RuleResult, checked: int | None, put_up_with: bool) -> str:
     if rule.broken == 0:
         return "No new rows." if checked == 0 else "All rows keep the rule."
     of = "" if checked is None else f" of {checked}"
@@ -132,7 +174,9 @@ def _sentence(rule: RuleResult, checked: int | None) -> str:
     done = {
         "warn": "kept",
         "drop": "moved to the dead letters",
-        "fail": "so nothing of the batch was written",
+        "fail": "kept, for they are not more than the rule puts up with"
+        if put_up_with
+        else "so nothing of the batch was written",
     }[rule.action]
     return f"{rule.broken}{of} rows break {rule.rule}{where}; {done}."
 

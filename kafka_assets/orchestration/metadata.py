@@ -49,6 +49,13 @@ def table_definition(node: Node) -> dict[str, Any]:
         "dagster/uri": dg.MetadataValue.text(uri_of(node.path)),
         "dagster/table_name": f"{node.table.layer}.{node.name}",
     }
+    options = node.table.options
+    shown = {
+        "partition_by": ", ".join(options.partition_by),
+        "cluster_by": ", ".join(options.cluster_by),
+        "private": "only for this pipeline" if options.private else "",
+    }
+    metadata |= {name: dg.MetadataValue.text(text) for name, text in shown.items() if text}
     if node.payload is not None:
         metadata["dagster/column_schema"] = _payload_schema(node.payload)
     return metadata

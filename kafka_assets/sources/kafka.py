@@ -273,6 +273,34 @@ _LIBRDKAFKA_ONLY = (
 )
 
 
+def producer_options(sink: Mapping[str, str], settings: KafkaSettings) -> dict[str, str]:
+    """Options of Spark's Kafka writer; they may hold secrets, so never log them.
+
+    Args:
+        sink: `topic`, and properties that begin with `kafka.`. With `kafka.bootstrap.servers` the
+            sink is at a broker of its own, which is not told the secrets of ours.
+        settings: The broker of the topics.
+    """
+    given = {name: value for name, value in sink.items() if name != "topic"}
+    own = "kafka.bootstrap.servers" in given
+    ours = {"kafka.bootstrap.servers": settings.bootstrap_servers}
+    client = {} if own else settings.client_config()
+    security = {
+        name: value
+        for name, value in client.items()
+        if name.startswith(("security.", "sasl.", "ssl.")) and name not in _LIBRDKAFKA_ONLY
+    }
+    security |= _java_security(client)
+    return {
+        **({} if own else ours),
+        "kafka.acks": "all",
+        "kafka.enable.idempotence": "true",
+        **{f"kafka.{name}": value for name, value in security.items()},
+        **given,
+        "topic": sink["topic"],
+    }
+
+
 def _java_security(client: Mapping[str, str]) -> dict[str, str]:
     java: dict[str, str] = {}
     mechanism = client.get("sasl.mechanism", client.get("sasl.mechanisms"))

@@ -225,6 +225,9 @@ def _write_table(
     commit: dict[str, Any],
 ) -> None:
     kept = rows.filter(~F.col("_dead")).select(*[F.col(f"`{c}`") for c in spec.columns])
+    if spec.sink is not None:
+        kept.write.format("kafka").options(**spec.sink).save()
+        kept = kept.limit(0)
     if counts["returned"] <= SMALL_BATCH:
         kept = kept.coalesce(1)
     writer = kept.write.format("delta").option("userMetadata", json.dumps(commit))

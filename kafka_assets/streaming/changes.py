@@ -174,10 +174,10 @@ def _ordered(changes: DataFrame, how: Folding) -> DataFrame:
     rows = changes.withColumn("_seq", F.expr(how.sequence_by)).filter("_seq IS NOT NULL")
     rows = rows.withColumn("_at", F.struct("_seq", tie)).withColumn("_gone", gone)
     if how.truncates is None:
-        return rows.withColumn("_cleared", F.lit(None).cast(rows.schema["_seq"].dataType))
+        return rows.withColumn("_cleared", F.lit(None).cast(rows.schema["_at"].dataType))
     clears = F.coalesce(F.expr(how.truncates), F.lit(False))
     rows = rows.withColumn("_clears", clears)
-    last = rows.filter("_clears").agg(F.max("_seq").alias("_cleared"))
+    last = rows.filter("_clears").agg(F.max("_at").alias("_cleared"))
     return rows.filter("NOT _clears").drop("_clears").crossJoin(last)
 
 
@@ -188,7 +188,7 @@ def _present(rows: DataFrame, how: Folding, kept: list[str], values: list[str]) 
     alive = (
         rows.withColumn("_removed", removed)
         .filter("NOT _gone AND (_removed IS NULL OR _at > _removed)")
-        .filter("_cleared IS NULL OR _seq >= _cleared")
+        .filter("_cleared IS NULL OR _at > _cleared")
     )
     if not how.ignore_nulls:
         latest = F.max_by(F.struct(*[F.col(f"`{c}`") for c in kept]), F.col("_at"))

@@ -55,6 +55,9 @@ def report(
     counts = [c.info["counts"] for c in ours if "counts" in c.info]
     letters = _letters(node, ours)
     kept = sum(c.rows for c in ours)
+    if node.table.sink is not None and node.table.sink.format == "kafka":
+        # What went to a topic is in no commit.
+        kept = _sum(counts, "returned") - _sum(counts, "dead")
     dead = sum(c.rows for c in letters)
     undecodable = _sum(counts, "undecodable") if node.decodes else None
     decoded = _sum(counts, "decoded") if node.decodes else None
@@ -79,8 +82,12 @@ def report(
         )
     if counts or node.table.expectations or node.decodes:
         died = dead - (undecodable or 0) - raised
+        parts = {"kept": kept, "dead": died}
+        same = {"unchanged": _sum(counts, "unchanged")} if node.table.kind == "auto_cdc" else {}
         conservation.append(
-            Conservation("rows_returned", returned, kept + died, {"kept": kept, "dead": died})
+            Conservation(
+                "rows_returned", returned, kept + died + sum(same.values()), {**parts, **same}
+            )
         )
     letters_table = LakeTable.open(node.dead_letters_path) if letters else None
     return RunReport(
@@ -116,6 +123,8 @@ def _extra(node: Node, ours: list[Commit]) -> dict[str, int | float | str]:
     extra: dict[str, int | float | str] = {}
     if node.table.kind == "windowed_table":
         extra["windows"] = sum(int(c.info.get("windows", 0)) for c in ours)
+    if node.table.kind == "auto_cdc":
+        extra["removed"] = sum(int(c.info.get("counts", {}).get("removed", 0)) for c in ours)
     lost = [gone for c in ours for gone in c.info.get("accepted_loss", ())]
     if lost:
         extra["accepted_loss"] = ", ".join(
@@ -219,11 +228,11 @@ def _rows_of_upstreams(node: Node, ours: list[Commit]) -> int | None:
 def _rows_of_upstream(node: Node, ours: list[Commit]) -> int | None:
     """Rows that the upstream table's own commits say it got between two positions of the stream.
 
-    None where that cannot be known: for a topic, for a first read of a table that was there
+    None where that cannot be known: for a topic, behind a view, for a first read of a table that was there
     before, and for batches that ended in the middle of a commit.
     """
     upstream = node.only_stream
-    if upstream is None or isinstance(upstream, Topic):
+    if upstream is None or isinstance(upstream, Topic) or upstream.name not in node.upstreams:
         return None
     now = Checkpoint.read(node.checkpoint)
     ours = [c for c in ours if c.query_id == now.query_id]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable, Schema
 
+from kafka_assets.declarations import TableOptions
 from kafka_assets.errors import LakeError
 from kafka_assets.streaming.tables import LakeTable, first_line
 
@@ -80,6 +81,7 @@ def ensure_table(
     name: str,
     properties: Mapping[str, str],
     comment: str | None,
+    options: TableOptions | None = None,
 ) -> LakeTable:
     """Create a table with its schema, or widen it by new columns.
 
@@ -90,18 +92,64 @@ def ensure_table(
         name: The table's name, for messages and its properties.
         properties: Recorded with the table.
         comment: Description.
+        options: How it is laid out; it counts when the table is made, and clustering also later.
 
     Returns:
         The table.
 
     Raises:
-        LakeError: A column has another type than before, or the path cannot be written.
+        LakeError: A column has another type than before, the layout cannot be had, or the path
+            cannot be written.
     """
+    options = options or TableOptions()
     existing = LakeTable.open(path)
     if existing is None:
         columns = _plain(json.loads(schema.json()))
-        return _create(path, columns, {**properties, **PROPERTIES}, comment, f"table {name!r}")
-    return _widen(session, existing, schema, name)
+        _add_comments(columns, options, name)
+        what = f"table {name!r}"
+        parts = options.partition_by
+        existing = _create(path, columns, {**properties, **PROPERTIES}, comment, what, parts)
+        return _cluster(session, existing, options, name)
+    if tuple(existing.partition_columns) != options.partition_by:
+        raise LakeError(
+            f"table {name!r} at {path} is parted by {existing.partition_columns or 'nothing'}, and "
+            f"partition_by= says {list(options.partition_by) or 'nothing'}; nothing was changed",
+            fix=f"write partition_by= as it was, or kafka-assets reset {name} after moving the "
+            "table's folder away",
+        )
+    return _cluster(session, _widen(session, existing, schema, name), options, name)
+
+
+def _cluster(
+    session: SparkSession, table: LakeTable, options: TableOptions, name: str
+) -> LakeTable:
+    if not options.cluster_by:
+        return table
+    quoted = f"delta.`{_escaped(table.path)}`"
+    columns = ", ".join(f"`{_escaped(column)}`" for column in options.cluster_by)
+    try:
+        has = session.sql(f"DESCRIBE DETAIL {quoted}").collect()[0]["clusteringColumns"]
+        if tuple(has) == options.cluster_by:
+            return table
+        session.sql(f"ALTER TABLE {quoted} CLUSTER BY ({columns})")
+    except Exception as error:
+        raise LakeError(
+            f"table {name!r} at {table.path} cannot be clustered by "
+            f"{', '.join(options.cluster_by)}: {first_line(error)}",
+            fix="use columns of the table that have statistics: the first 32, of simple types",
+        ) from error
+    return LakeTable.existing(table.path)
+
+
+def _add_comments(columns: Mapping[str, Any], options: TableOptions, name: str) -> None:
+    by_name = {field["name"]: field for field in columns["fields"]}
+    for column, comment in options.column_comments.items():
+        if column not in by_name:
+            raise LakeError(
+                f"table {name!r}: column_comments= names {column!r}, which is no column of it",
+                fix=f"use one of {', '.join(by_name)}",
+            )
+        by_name[column]["metadata"] = {"comment": comment}
 
 
 def ensure_letters(path: str, table: str) -> LakeTable:
@@ -137,6 +185,7 @@ def _create(
     properties: Mapping[str, str],
     comment: str | None,
     what: str,
+    partition_by: tuple[str, ...] = (),
 ) -> LakeTable:
     try:
         DeltaTable.create(
@@ -144,6 +193,7 @@ def _create(
             Schema.from_json(json.dumps(columns)),
             # Somebody else may make it at this moment.
             mode="ignore",
+            partition_by=list(partition_by) or None,
             description=comment,
             configuration=dict(properties),
             # Delta's own readers know more properties than deltalake does.

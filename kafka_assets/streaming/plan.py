@@ -7,6 +7,7 @@ before its first batch.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,10 +30,21 @@ OURS = ("_source", "_key", "_headers")
 
 CHANGE_COLUMNS = {
     "_change_type": "string",
-    "_commit_version": "bigint",
+    "_commit_version": "long",
     "_commit_timestamp": "timestamp",
 }
 """Columns that Delta adds to the change feed of a table, with their types."""
+
+STATEFUL = {
+    r"\bDeduplicate": "dropDuplicates",
+    r"\bEventTimeWatermark": "withWatermark",
+    r"\bAggregate ": "groupBy",
+    r"\bWindow \[": "a window function",
+}
+"""Operators of Spark's plans that look at more rows than one, and what an author calls them."""
+
+KAFKA_SINK = ("key", "value", "headers", "partition")
+"""Columns that a row for a Kafka topic may have."""
 
 RAW = {"key", "value", "headers", "topic", "partition", "offset", "timestamp"}
 """Columns that an upstream needs to be decoded."""
@@ -95,12 +107,17 @@ def plan_table(node: Node, session: SparkSession) -> Planned:
         inputs = {name: _decoded(node, name, frame) for name, frame in inputs.items()}
     result = _call(node, inputs)
     schema = result.schema
+    _refuse_state(node, result)
     _refuse_names(node, schema)
     sources = [name for name in schema.names if name == "_source"]
     _refuse_lost_source(node, sources, inputs)
     _refuse_missing_keys(node, schema)
+    _refuse_for_kafka(node, schema)
     for expectation in node.table.expectations:
         _refuse_rule(node, expectation, result)
+    if node.flow is None:
+        _refuse_table_rules(node, schema)
+        _refuse_layout(node, schema)
     return Planned(schema, bool(sources), _window_column(node, schema, inputs))
 
 
@@ -119,7 +136,10 @@ def _together(node: Node, flows: list[Planned]) -> Planned:
                     f"{node.name!r} {other.name} {other.dataType.simpleString()}",
                     "cast it to one type",
                 )
-    return Planned(StructType(list(fields.values())), all(one.has_source for one in flows))
+    together = StructType(list(fields.values()))
+    _refuse_table_rules(node, together)
+    _refuse_layout(node, together)
+    return Planned(together, all(one.has_source for one in flows))
 
 
 def decoded_frame(raw: DataFrame, node: Node) -> DataFrame:
@@ -269,6 +289,25 @@ def _refuse_names(node: Node, schema: StructType) -> None:
         seen.add(name.lower())
 
 
+def _refuse_state(node: Node, result: DataFrame) -> None:
+    """A function that is given a decoded batch knows nothing of the batches before."""
+    if node.payload is None:
+        return
+    session = result.sparkSession
+    view = f"kafka_assets_plan_{node.name}"
+    result.createOrReplaceTempView(view)
+    plan = str(session.sql(f"EXPLAIN EXTENDED SELECT * FROM {view}").collect()[0][0])  # noqa: S608
+    session.catalog.dropTempView(view)
+    analyzed = plan.partition("== Analyzed Logical Plan ==")[2].partition("== Optimized")[0]
+    found = next((words for name, words in STATEFUL.items() if re.search(name, analyzed)), None)
+    if found is not None:
+        raise _error(
+            node,
+            f"its function keeps state ({found}), and with schema= it is given each batch alone",
+            "decode in this table, and let another streaming_table read it and do that",
+        )
+
+
 def _refuse_lost_source(node: Node, sources: list[str], inputs: Mapping[str, DataFrame]) -> None:
     table = node.table
     if sources or not table.may_have_dead_letters or table.kind != "streaming_table":
@@ -282,6 +321,51 @@ def _refuse_lost_source(node: Node, sources: list[str], inputs: Mapping[str, Dat
             'keep it: .select("_source", ...); or aggregate in a windowed_table or a '
             "materialized_view",
         )
+
+
+def _refuse_for_kafka(node: Node, schema: StructType) -> None:
+    """What goes to a topic has a value, and nothing that Kafka has no place for."""
+    sink = node.table.sink
+    if sink is None or sink.format != "kafka":
+        return
+    kinds = {f.name: f.dataType.simpleString() for f in schema.fields}
+    texts = ("string", "binary")
+    unknown = [name for name in kinds if name not in (*KAFKA_SINK, "_source", "_key", "_headers")]
+    if kinds.get("value") not in texts or kinds.get("key", "string") not in texts or unknown:
+        raise _error(
+            node,
+            f"the Kafka sink {sink.name!r} takes value and key as string or binary, headers and "
+            f"partition, and gets {', '.join(f'{n} {t}' for n, t in kinds.items())}",
+            'let the function return .selectExpr("key", "to_json(struct(*)) AS value")',
+        )
+
+
+def _refuse_layout(node: Node, schema: StructType) -> None:
+    options = node.table.options
+    for option, names in (
+        ("partition_by", options.partition_by),
+        ("cluster_by", options.cluster_by),
+        ("column_comments", tuple(options.column_comments)),
+    ):
+        missing = [name for name in names if name not in schema.names]
+        if missing:
+            raise _error(
+                node,
+                f"{option}= names {', '.join(missing)}, which is no column of the table",
+                f"use columns that the function returns: {', '.join(schema.names)}",
+            )
+
+
+def _refuse_table_rules(node: Node, schema: StructType) -> None:
+    for rule in node.table.table_expectations:
+        missing = [name for name in rule.columns if name not in schema.names]
+        if missing:
+            raise _error(
+                node,
+                f"expectation {rule.name!r} ({rule.place}) is about {', '.join(missing)}, which "
+                "is no column of the table",
+                f"use columns that the function returns: {', '.join(schema.names)}",
+            )
 
 
 def _refuse_missing_keys(node: Node, schema: StructType) -> None:

@@ -111,6 +111,24 @@ def await_query(query: StreamingQuery, node: Node) -> None:
         raise translated(str(error), node) from error
 
 
+def state_figures(query: StreamingQuery) -> dict[str, int]:
+    """What a stateful query kept and left out; empty for a query without state.
+
+    Returns:
+        `state_rows`, the rows of state that it holds at its end, such as windows that are still
+        open; and `late_rows`, those that came after the watermark and are in no result.
+    """
+    figures: dict[str, int] = {}
+    for progress in query.recentProgress:
+        operators = progress["stateOperators"]
+        if not operators:
+            continue
+        late = sum(int(operator["numRowsDroppedByWatermark"]) for operator in operators)
+        figures["late_rows"] = figures.get("late_rows", 0) + late
+        figures["state_rows"] = sum(int(operator["numRowsTotal"]) for operator in operators)
+    return figures
+
+
 def translated(text: str, node: Node) -> KafkaAssetsError:
     """The product's error for the text of a Spark exception."""
     refused = re.search(f"{MARK}({{.*?}}){MARK}", text, re.DOTALL)

@@ -23,7 +23,7 @@ class RuleResult:
         name: The expectation's name.
         action: What happens to a row that breaks it.
         rule: Its text.
-        broken: Rows that broke it.
+        broken: Rows that broke it. Of a fail rule, those that its threshold put up with.
         first: Topic, partition and offset of the first of them, where rows have a `_source`.
     """
 
@@ -32,6 +32,27 @@ class RuleResult:
     rule: str
     broken: int
     first: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class TableRuleResult:
+    """One expectation on the table as a whole, as the run left it.
+
+    Attributes:
+        name: The expectation's name.
+        blocking: When broken, it holds back the tables downstream.
+        holds: Whether it is kept.
+        sentence: What was found, for people.
+        found: The figure that was compared; None where there is none.
+        sample: A few values that break it.
+    """
+
+    name: str
+    blocking: bool
+    holds: bool
+    sentence: str
+    found: int | None = None
+    sample: tuple[Mapping[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,6 +98,7 @@ class RunReport:
         dead: Rows committed to the dead letters: undecodable ones, those that broke a drop rule,
             and those on which the function raised.
         rules: One result for each expectation, in declared order, also when nothing was read.
+        table_rules: One result for each expectation on the table as a whole, in declared order.
         conservation: The equalities that apply to this kind of table.
         offsets: `topic/partition` -> first offset read and the one after the last, for a table
             that reads a topic; both are where it stands when nothing was read.
@@ -118,6 +140,7 @@ class RunReport:
     dead_letters_version: str | None = None
     dead_letters_sample: tuple[Mapping[str, Any], ...] = ()
     extra: Mapping[str, int | float | str] = field(default_factory=dict)
+    table_rules: tuple[TableRuleResult, ...] = ()
 
     @property
     def filtered(self) -> int | None:

@@ -23,11 +23,11 @@ from kafka_assets.errors import SourceError
 from kafka_assets.graph import Graph, Node
 from kafka_assets.settings import Settings
 from kafka_assets.sources.kafka import KafkaAdmin, TopicState
-from kafka_assets.streaming import collect, places, views
+from kafka_assets.streaming import collect, places, table_rules, views
 from kafka_assets.streaming.creating import ensure_letters, ensure_table
 from kafka_assets.streaming.lease import lease
 from kafka_assets.streaming.plan import plan_table
-from kafka_assets.streaming.query import await_query, named_errors, start_query
+from kafka_assets.streaming.query import await_query, named_errors, start_query, state_figures
 from kafka_assets.streaming.report import RunReport
 from kafka_assets.streaming.starting import Run, batch_spec, start
 from kafka_assets.streaming.tables import LakeTable
@@ -89,22 +89,25 @@ def run_table(
             name=node.name,
             properties=_properties(node, settings),
             comment=node.table.comment,
+            options=node.table.options,
         )
         if node.may_have_dead_letters:
             ensure_letters(node.dead_letters_path, node.name)
         places.keep_place(node, settings)
         run = Run(node, session, settings, run_id, planned, table)
         streams = node.table.kind != "materialized_view"
+        state: dict[str, int] = {}
         if streams:
             for part in node.parts:
-                _run_part(replace(run, node=part), topics)
+                for figure, rows in _run_part(replace(run, node=part), topics).items():
+                    state[figure] = state.get(figure, 0) + rows
         else:
             views.run_view(node, session, batch_spec(run), table)
         since = table.version if reported_version is None else reported_version
         if since > table.version:
             # The table was made anew since: nothing of this one has been reported.
             since = 0
-        return collect.report(
+        report = collect.report(
             node,
             planned=planned,
             run_id=run_id,
@@ -114,19 +117,29 @@ def run_table(
             streams=streams,
             ends=_publish(node, settings, topics),
         )
+        if state:
+            report = replace(report, extra={**report.extra, **state})
+        if not node.table.table_expectations:
+            return report
+        table = LakeTable.existing(node.path)
+        rules = table_rules.look_at(
+            node, session, table, new_rows=report.kept, batches=report.batches
+        )
+        return replace(report, table_rules=rules)
 
 
-def _run_part(run: Run, topics: Mapping[str, TopicState]) -> None:
-    """Drain the sources of a table, or of one of its flows."""
+def _run_part(run: Run, topics: Mapping[str, TopicState]) -> dict[str, int]:
+    """Drain the sources of a table, or of one of its flows; gives figures of its state."""
     node = run.node
     done = UPath(node.checkpoint) / ONCE_DONE
     if node.flow is not None and node.flow.once and done.exists():
-        return
+        return {}
     with session_conf(run.session, node.table.options.spark_conf):
         query = start_query(lambda: start(run, topics), node)
     await_query(query, node)
     if node.flow is not None and node.flow.once:
         done.write_text(run.run_id, encoding="utf-8")
+    return state_figures(query)
 
 
 @contextmanager
@@ -196,7 +209,10 @@ def _require_upstreams(node: Node) -> None:
 
 
 def _properties(node: Node, settings: Settings) -> dict[str, str]:
+    feed = {"delta.enableChangeDataFeed": "true"} if node.is_merged else {}
     return {
+        **feed,
+        **node.table.options.properties,
         "kafka_assets.table": node.name,
         "kafka_assets.layer": node.table.layer,
         "kafka_assets.path": node.path.removeprefix(settings.lake).lstrip("/"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame
@@ -64,6 +64,8 @@ class BatchSpec:
         again: The batch is written a second time in this run.
         explain: Payload -> why it does not decode.
         keys: Columns of a table whose rows are replaced by key.
+        sink: Options of a Kafka topic that the rows go to, in place of the table, which then keeps
+            an account of the batches and no rows.
         most_dead: The largest share of a batch's rows that may become dead letters.
         guarded: Batches of fewer rows than this may have any share.
     """
@@ -87,5 +89,6 @@ class BatchSpec:
     again: bool = False
     explain: Callable[[bytes | None], str | None] | None = field(default=None, compare=False)
     keys: tuple[str, ...] = ()
+    sink: Mapping[str, str] | None = field(default=None, repr=False)
     most_dead: float = 1.0
     guarded: int = 1000

@@ -17,7 +17,7 @@ from kafka_assets.decoding.explain import explain_json
 from kafka_assets.graph import Node, Outside
 from kafka_assets.schemas import fingerprint
 from kafka_assets.settings import Settings
-from kafka_assets.sources.kafka import TopicState, read_stream
+from kafka_assets.sources.kafka import TopicState, producer_options, read_stream
 from kafka_assets.streaming import by_value, fence
 from kafka_assets.streaming.batch import run_batch, run_keyed
 from kafka_assets.streaming.changes import ChangesSpec, run_changes
@@ -82,7 +82,7 @@ def start(run: Run, topics: Mapping[str, TopicState]) -> StreamingQuery:
     result = node.table(*frames.values())
     if node.table.keys:
         return _start_keyed(run, position, result)
-    if node.table.expectations:
+    if node.table.expectations or node.table.sink is not None:
         return _start_batches(run, position, result)
     return _start_append(run, result)
 
@@ -112,11 +112,19 @@ def batch_spec(run: Run, position: fence.Position | None = None) -> BatchSpec:
         if node.payload is not None
         else None,
         keys=table.keys,
+        sink=_sink_options(run),
         most_dead=run.settings.dead_letters.max_share
         if table.max_dead_share is None
         else table.max_dead_share,
         guarded=run.settings.dead_letters.guarded_rows,
     )
+
+
+def _sink_options(run: Run) -> dict[str, str] | None:
+    sink = run.node.table.sink
+    if sink is None or sink.format != "kafka":
+        return None
+    return producer_options(sink.options, run.settings.kafka)
 
 
 def _raw_path(node: Node) -> str | None:

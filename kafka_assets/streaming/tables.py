@@ -29,7 +29,8 @@ class Commit:
     Attributes:
         version: The Delta version that it made.
         operation: Delta's name of what it did.
-        rows: Rows that it wrote, without those that it only copied from one file to another.
+        rows: Rows that it added or changed, without those that it only copied from one file to
+            another.
         bytes: Bytes of the files that it added.
         query_id: The query that wrote it; None for other writers.
         batch_id: The query's batch.
@@ -85,6 +86,7 @@ class LakeTable:
         metadata = log.metadata()
         self.table_id = str(metadata.id)
         self.properties: dict[str, str] = dict(metadata.configuration)
+        self.partition_columns: list[str] = list(metadata.partition_columns)
 
     @classmethod
     def open(cls, path: str) -> LakeTable | None:
@@ -250,7 +252,7 @@ def _commit(entry: Mapping[str, Any]) -> Commit:
     return Commit(
         version=int(entry["version"]),
         operation=str(entry.get("operation", "")),
-        rows=int(metrics.get("numOutputRows", 0)) - int(metrics.get("numCopiedRows", 0)),
+        rows=_rows(metrics),
         bytes=int(metrics.get("numOutputBytes", metrics.get("numAddedBytes", 0))),
         query_id=info.get("query_id", parameters.get("queryId")),
         batch_id=None if batch is None else int(batch),
@@ -261,6 +263,13 @@ def _commit(entry: Mapping[str, Any]) -> Commit:
         if str(parameters.get("version") or "").isdigit() and entry.get("operation") == "RESTORE"
         else None,
     )
+
+
+def _rows(metrics: Mapping[str, Any]) -> int:
+    if "numTargetRowsInserted" in metrics:
+        updated = int(metrics.get("numTargetRowsUpdated", 0))
+        return int(metrics["numTargetRowsInserted"]) + updated
+    return int(metrics.get("numOutputRows", 0)) - int(metrics.get("numCopiedRows", 0))
 
 
 def _info(text: str | None) -> dict[str, Any]:

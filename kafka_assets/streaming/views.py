@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kafka_assets.declarations import Topic
 from kafka_assets.graph import Node
 from kafka_assets.streaming import batch
 from kafka_assets.streaming.dead_letters import letters_app_id
@@ -35,11 +36,8 @@ def run_view(node: Node, session: SparkSession, spec: BatchSpec, table: LakeTabl
     """
     from pyspark.errors import PySparkException
 
-    upstreams = {
-        name: LakeTable.existing(up.path)
-        for name, up in node.upstreams.items()
-        if isinstance(up, Node)
-    }
+    sources = [one.source for one in node.inputs if not isinstance(one.source, Topic)]
+    upstreams = {source.name: LakeTable.existing(source.path) for source in sources}
     made_from = {name: up.data_version for name, up in upstreams.items()}
     last = next((c for c in table.commits() if "made_from" in c.info), None)
     newest = table.last_change
@@ -52,10 +50,11 @@ def run_view(node: Node, session: SparkSession, spec: BatchSpec, table: LakeTabl
         and last.info["code_version"] == spec.code_version
     ):
         return
-    frames = [
-        session.read.format("delta").option("versionAsOf", up.version).load(up.path)
-        for up in upstreams.values()
-    ]
+    pinned = {
+        name: session.read.format("delta").option("versionAsOf", up.version).load(up.path)
+        for name, up in upstreams.items()
+    }
+    frames = node.frames(lambda source, how: pinned[source.name]).values()
     who = {
         "query_id": f"view-{table.table_id}",
         "batch_id": 0 if last is None or last.batch_id is None else last.batch_id + 1,

@@ -1,0 +1,130 @@
+"""Options of tables: what the Delta table is like that a declaration makes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from deltalake import DeltaTable
+
+import kafka_assets as ka
+from kafka_assets.errors import DeclarationError, LakeError, PlanError
+from kafka_assets.graph import Node
+from kafka_assets.settings import Settings
+from kafka_assets.streaming.run import run_table
+from kafka_assets_tests.helpers import create_topic, graph_of, produce
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def raw(settings: Settings, topic: str, **options: Any) -> Node:
+    """The bronze table of a topic, with options."""
+    events = ka.kafka_topic(topic, name="events")
+
+    @ka.streaming_table(layer="bronze", **options)
+    def raw(events: Any) -> Any:
+        """Events as they came."""
+        return events
+
+    return graph_of(settings, events, raw).tables["raw"]
+
+
+@pytest.fixture
+def topic(settings: Settings, topic_name: str) -> str:
+    create_topic(settings.kafka.bootstrap_servers, topic_name)
+    produce(settings.kafka.bootstrap_servers, topic_name, ["a", "b", "c", "d"])
+    return topic_name
+
+
+def test_a_table_has_the_partitions_properties_and_comments_of_its_declaration(
+    spark: SparkSession, settings: Settings, topic: str
+) -> None:
+    node = raw(
+        settings,
+        topic,
+        partition_by="topic",
+        properties={"delta.logRetentionDuration": "interval 90 days", "team": "data"},
+        column_comments={"value": "The event, as JSON."},
+    )
+    run_table(node, spark, settings)
+    table = DeltaTable(node.path)
+    assert table.metadata().partition_columns == ["topic"]
+    assert table.metadata().description == "Events as they came."
+    assert table.metadata().configuration["delta.logRetentionDuration"] == "interval 90 days"
+    assert table.metadata().configuration["team"] == "data"
+    comments = {f.name: f.metadata.get("comment") for f in table.schema().fields}
+    assert comments["value"] == "The event, as JSON."
+
+
+def test_clustering_is_set_when_the_table_is_made_and_changed_later(
+    spark: SparkSession, settings: Settings, topic: str
+) -> None:
+    def clustered() -> Any:
+        found = spark.sql(f"DESCRIBE DETAIL delta.`{node.path}`").collect()[0]
+        return found["clusteringColumns"]
+
+    node = raw(settings, topic, cluster_by="offset")
+    run_table(node, spark, settings)
+    assert clustered() == ["offset"]
+    run_table(raw(settings, topic, cluster_by=["partition", "offset"]), spark, settings)
+    assert clustered() == ["partition", "offset"]
+
+
+def test_other_partitions_than_the_table_has_are_refused(
+    spark: SparkSession, settings: Settings, topic: str
+) -> None:
+    run_table(raw(settings, topic), spark, settings)
+    with pytest.raises(LakeError, match=r"is parted by nothing, and partition_by= says \['topic'"):
+        run_table(raw(settings, topic, partition_by="topic"), spark, settings)
+
+
+def test_a_batch_takes_no_more_rows_than_it_may(
+    spark: SparkSession, settings: Settings, topic: str
+) -> None:
+    report = run_table(raw(settings, topic, max_rows_per_batch=3), spark, settings)
+    assert (report.batches, report.kept) == (2, 4)
+
+
+def test_spark_settings_of_a_table_hold_for_it_alone(
+    spark: SparkSession, settings: Settings, topic: str
+) -> None:
+    name = "spark.sql.shuffle.partitions"
+    before = spark.conf.get(name)
+    seen = []
+
+    events = ka.kafka_topic(topic, name="events")
+
+    @ka.streaming_table(layer="bronze", spark_conf={name: "7"})
+    def raw(events: Any) -> Any:
+        seen.append(events.sparkSession.conf.get(name))
+        return events
+
+    run_table(graph_of(settings, events, raw).tables["raw"], spark, settings)
+    assert seen[-1] == "7"
+    assert spark.conf.get(name) == before
+
+
+def test_options_that_name_no_column_are_refused_at_plan_time(
+    spark: SparkSession, settings: Settings, topic: str
+) -> None:
+    with pytest.raises(PlanError, match="cluster_by= names nothing_such"):
+        run_table(raw(settings, topic, cluster_by="nothing_such"), spark, settings)
+
+
+def test_an_option_that_does_not_exist_is_refused_when_it_is_written() -> None:
+    with pytest.raises(DeclarationError, match=r"there is no option partitioned_by=") as refused:
+
+        @ka.streaming_table(layer="bronze", partitioned_by="x")  # type: ignore[call-arg]
+        def raw(events: Any) -> Any:
+            return events
+
+    assert refused.value.fix == "did you mean partition_by=?"
+
+
+def test_partitions_and_clusters_exclude_each_other() -> None:
+    with pytest.raises(DeclarationError, match="exclude each other"):
+
+        @ka.streaming_table(layer="bronze", partition_by="a", cluster_by="b")
+        def raw(events: Any) -> Any:
+            return events
