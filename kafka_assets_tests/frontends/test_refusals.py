@@ -161,6 +161,17 @@ def test_what_a_function_reads_and_cannot_be_read_here(
             'dlt.create_sink("x", "kafka", {"kafka.acks": "all"})',
             "sink 'x': a kafka sink has no topic",
         ),
+        (
+            '@dlt.table\ndef x(): return spark.readStream.format("kafka").option("subscribe", "u")'
+            '.option("kafka.bootstrap.servers", "b:1").load().union(spark.readStream'
+            '.format("kafka").option("subscribe", "v")'
+            '.option("kafka.bootstrap.servers", "c:1").load())',
+            "reads from the broker 'c:1' besides 'b:1'",
+        ),
+        (
+            "@dlt.table\ndef x(frame): return frame",
+            "the function of 'x' takes frame",
+        ),
         ("x = 1 / 0", "ZeroDivisionError: division by zero"),
         ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
     ],

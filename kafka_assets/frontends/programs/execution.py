@@ -84,6 +84,8 @@ class Execution:
     def read(self, source: Source) -> Any:
         """The frame of a topic or table."""
         if self.running is not None:
+            # Frames at the program's top belong to the call that they were given to.
+            self.reads_at_top = self.reads_at_top or self.running.whole
             frame = self._given(self.running, source)
             if frame is not None:
                 return frame

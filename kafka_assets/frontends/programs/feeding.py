@@ -19,6 +19,7 @@ from kafka_assets.frontends.programs.inputs import Reads
 from kafka_assets.frontends.programs.mapping import once
 from kafka_assets.frontends.programs.options import checked, mapped_options
 from kafka_assets.frontends.programs.program import Program
+from kafka_assets.frontends.programs.recording import SECRET
 from kafka_assets.frontends.programs.registry import (
     ChangesRecord,
     FlowRecord,
@@ -139,6 +140,19 @@ def sink_of(registry: Registry, record: SinkRecord, brokers: set[str]) -> Sink |
             registry.note(
                 f"the sink {record.name!r} writes to {broker!r}, from where the program does not "
                 "read",
+                record.place,
+            )
+    for option in [name for name, value in options.items() if SECRET in value]:
+        del options[option]
+        if "kafka.bootstrap.servers" in options or record.format != "kafka":
+            registry.problem(
+                f"{option} of the sink {record.name!r} is a secret of dbutils",
+                'give its value: conf={"<scope>/<key>": ...}',
+                record.place,
+            )
+        else:
+            registry.note(
+                f"{option} of the sink {record.name!r}: the setting kafka.secrets decides",
                 record.place,
             )
     name = snake(record.name)

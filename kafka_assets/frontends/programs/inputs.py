@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafka_assets.declarations import Place, Read, Topic
@@ -72,17 +72,14 @@ class Reads:
         """What a flow reads."""
         return self.of(flow.function, flow.name)
 
-    def reads_topic(self, inputs: Inputs, views: Mapping[str, Dataset]) -> bool:
-        """Whether a topic is read, directly or through views."""
+    def reading_topics(self, inputs: Inputs, views: Mapping[str, Dataset]) -> Iterator[Inputs]:
+        """Itself where a topic is read directly, and views through which one is."""
         if inputs.topics:
-            return True
-        return any(
-            self.reads_topic(
-                self.of_dataset(views[name]), {k: v for k, v in views.items() if k != name}
-            )
-            for name in inputs.reads
-            if name in views
-        )
+            yield inputs
+        for name in inputs.reads:
+            if name in views:
+                others = {k: v for k, v in views.items() if k != name}
+                yield from self.reading_topics(self.of_dataset(views[name]), others)
 
     def name_of(self, written: str, place: Place) -> str | None:
         """The name in the graph of a table that is read; an unknown one becomes a problem."""

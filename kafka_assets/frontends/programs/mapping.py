@@ -84,8 +84,9 @@ class Tables:
                 f"{self._kept[dataset.name]}",
                 dataset.place,
             )
-        if inputs.most is not None and kind == "streaming_table":
-            mapped.common["max_rows_per_batch"] = inputs.most
+        limits = [one.most for one in self._reading_topics(dataset, inputs) if one.most is not None]
+        if limits and kind == "streaming_table":
+            mapped.common["max_rows_per_batch"] = max(limits)
         keys = self._keys(dataset, inputs) if kind == "streaming_table" else ()
         common = mapped.common
         if kind == "temporary_view":
@@ -148,18 +149,25 @@ class Tables:
     def _derived(self, dataset: Dataset, kind: Kind, inputs: Inputs) -> str:
         if kind == "temporary_view" or dataset.name in self._kept:
             return "silver"
-        parts = [inputs]
-        if dataset.word == "target":
-            parts = [
-                self._reads.of_flow(flow)
-                for flow in self._registry.flows
-                if flow.target == dataset.name
-            ]
-        if any(self._reads.reads_topic(part, self._views) for part in parts):
+        if self._reading_topics(dataset, inputs):
             return "bronze"
-        if kind == "materialized_view" or any(part.aggregate is not None for part in parts):
-            return "gold"
-        return "silver"
+        aggregates = any(part.aggregate is not None for part in self._parts(dataset, inputs))
+        return "gold" if kind == "materialized_view" or aggregates else "silver"
+
+    def _parts(self, dataset: Dataset, inputs: Inputs) -> list[Inputs]:
+        """What its flows read, or its own function."""
+        if dataset.word != "target":
+            return [inputs]
+        flows = [flow for flow in self._registry.flows if flow.target == dataset.name]
+        return [self._reads.of_flow(flow) for flow in flows]
+
+    def _reading_topics(self, dataset: Dataset, inputs: Inputs) -> list[Inputs]:
+        """What of it, and of its views, reads topics."""
+        return [
+            one
+            for part in self._parts(dataset, inputs)
+            for one in self._reads.reading_topics(part, self._views)
+        ]
 
     def _keys(self, dataset: Dataset, inputs: Inputs) -> tuple[str, ...]:
         """The columns by which an aggregate without an end is updated."""

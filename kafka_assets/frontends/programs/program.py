@@ -78,7 +78,6 @@ class Program:
         by = self._last[1] if self._last and self._last[0] is running.session else None
         if by is None:
             by = self.execute(Running(running.session, running.tables, running.topics, whole=True))
-            # Frames that the program has at its top belong to this call.
             self._last = None if by.reads_at_top else (running.session, by)
         functions: dict[str, Function | None] = {}
         if kind == "dataset":

@@ -45,7 +45,7 @@ def kafka(
             place,
         )
         return None
-    registry.brokers.add(given.get("kafka.bootstrap.servers", ""))
+    _keep_broker(registry, given.get("kafka.bootstrap.servers"), place)
     for name, value in options.items():
         text = _about(name, str(value))
         if text is not None:
@@ -59,6 +59,21 @@ def kafka(
         headers=given.get("includeheaders", "").lower() == "true",
         most=int(most) if most.isdecimal() and int(most) else None,
     )
+
+
+def _keep_broker(registry: Registry, address: str | None, place: Place) -> None:
+    """A code location has one broker, so a program's topics must be on one."""
+    if address is None:
+        return
+    hosts = set(address.replace(" ", "").split(","))
+    others = [one for one in registry.brokers if hosts.isdisjoint(one.split(","))]
+    if others:
+        registry.problem(
+            f"reads from the broker {address!r} besides {others[0]!r}",
+            "load the tables of each broker in a code location of its own",
+            place,
+        )
+    registry.brokers.add(address.replace(" ", ""))
 
 
 def _about(name: str, value: str) -> str | None:

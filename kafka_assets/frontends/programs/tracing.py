@@ -5,10 +5,10 @@ A function that wants rows is looked at as text instead (`reading`), and a note 
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_assets.declarations import Place
 from kafka_assets.frontends.programs.environment import around
 from kafka_assets.frontends.programs.execution import Execution, Trace
 from kafka_assets.frontends.programs.program import line_of
@@ -68,6 +68,18 @@ class Tracer:
 
     def _trace(self, function: Function, name: str) -> Traced:
         trace, registry = Trace(), self._by.registry
+        needed = [
+            one.name
+            for one in inspect.signature(function).parameters.values()
+            if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        ]
+        if needed:
+            registry.problem(
+                f"the function of {name!r} takes {', '.join(needed)}",
+                "let it take nothing, and read its tables in its body",
+                place_of(function),
+            )
+            return Traced((), Facts())
         problems = len(registry.problems)
         self._by.traces.append(trace)
         result: Any = None
@@ -120,8 +132,3 @@ def _once(sources: tuple[Source, ...]) -> tuple[Source, ...]:
     for source in sources:
         found.setdefault((source.is_topic, source.name, source.how), source)
     return tuple(found.values())
-
-
-def place_in(traced: Traced, name: str, default: Place) -> Place:
-    """Where a function reads a table."""
-    return next((s.place for s in traced.sources if s.name == name), default)

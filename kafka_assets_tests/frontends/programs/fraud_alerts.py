@@ -1,5 +1,5 @@
 import dlt
-from pyspark.sql.functions import col, from_json, struct, to_json
+from pyspark.sql.functions import col, current_timestamp, from_json, struct, to_json
 
 BROKERS = "kafka:9092"
 
@@ -26,10 +26,11 @@ def card_payments():
 @dlt.expect_or_drop("has_card", "card IS NOT NULL")
 def suspicious():
     rows = dlt.read_stream("card_payments")
-    return rows.where((rows.amount > 5000) | (rows["country"] != "DE"))
+    marked = rows.where((rows.amount > 5000) | (rows["country"] != "DE"))
+    return marked.withColumn("_seen_at", current_timestamp())
 
 
 @dlt.append_flow(name="send_alerts", target="alerts")
 def send():
     rows = dlt.read_stream("suspicious")
-    return rows.select(col("card").alias("key"), to_json(struct("*")).alias("value"))
+    return rows.select(col("card").alias("key"), to_json(struct("card", "amount")).alias("value"))
