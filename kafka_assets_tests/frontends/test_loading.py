@@ -203,3 +203,48 @@ def test_the_command_fails_with_each_line_that_cannot_be_mapped(tmp_path: Path) 
     assert done.returncode == 1
     assert f"{file}:3: reads the source 'json'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_ways_in_which_programs_are_written_are_followed(tmp_path: Path) -> None:
+    loaded = written(
+        tmp_path,
+        """from functools import reduce
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql.functions import *
+from pyspark.sql.avro.functions import from_avro
+
+session = SparkSession.getActiveSession()
+
+class Bronze:
+    def __init__(self, name):
+        self.name = name
+    def register(self):
+        @dp.table(name=f"bronze_{self.name}")
+        def table():
+            reader = session.readStream.format("kafka").options(subscribe=self.name)
+            return reader.load().select(from_avro("value", '"string"').alias("v"), "key")
+
+for name in ("a", "b"):
+    Bronze(name).register()
+
+@dp.materialized_view
+def everything():
+    return reduce(DataFrame.unionAll, [session.table(f"bronze_{n}") for n in ("a", "b")])
+
+@dp.materialized_view
+def newest():
+    rows = spark.read.table("everything").alias("e")
+    latest = rows.withColumn("n", row_number().over(Window.partitionBy("key").orderBy(desc("v"))))
+    return latest.where(latest.n == 1).join(broadcast(spark.table("bronze_a")), "key", "left_semi")
+""",
+    )
+    assert edges(loaded) == {
+        ("a", "bronze_a"),
+        ("b", "bronze_b"),
+        ("bronze_a", "everything"),
+        ("bronze_b", "everything"),
+        ("everything", "newest"),
+        ("bronze_a", "newest"),
+    }
+    assert loaded.notes == ()

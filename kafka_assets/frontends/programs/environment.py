@@ -8,6 +8,7 @@ modules of one name, and so that their functions travel to Spark's workers by va
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import threading
@@ -18,6 +19,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from kafka_assets.frontends.programs.execution import Execution
+from kafka_assets.frontends.programs.recording import Recorded
 from kafka_assets.frontends.programs.words import module_of
 
 _OLD_NAMES = (
@@ -41,6 +43,7 @@ def around(by: Execution) -> Iterator[None]:
         stack.enter_context(_folder(by.registry.folder))
         if by.running is None:
             stack.enter_context(_without_session())
+            stack.enter_context(_methods_of_frames())
         stack.enter_context(_session_of_program(by))
         stack.enter_context(_old_names())
         yield
@@ -120,6 +123,34 @@ def _without_session() -> Iterator[None]:
             del os.environ[_CONNECT]
         else:
             os.environ[_CONNECT] = before
+
+
+@contextmanager
+def _methods_of_frames() -> Iterator[None]:
+    """`DataFrame.union(a, b)`, as `reduce` is given it, takes recording frames too."""
+    from pyspark.sql import DataFrame
+
+    before = {
+        name: method
+        for name, method in vars(DataFrame).items()
+        if inspect.isfunction(method) and not name.startswith("_")
+    }
+
+    def taking(name: str, method: Any) -> Any:
+        def call(self: Any, *arguments: Any, **named: Any) -> Any:
+            if type(self) is Recorded:
+                return getattr(self, name)(*arguments, **named)
+            return method(self, *arguments, **named)
+
+        return call
+
+    for name, method in before.items():
+        setattr(DataFrame, name, taking(name, method))
+    try:
+        yield
+    finally:
+        for name, method in before.items():
+            setattr(DataFrame, name, method)
 
 
 def parse_type(text: str) -> Any:

@@ -6,11 +6,14 @@ temporary views of the same name.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+
+_FROM = re.compile(r"\b(?:FROM|JOIN)\s+(STREAM\b\s*\(?\s*)?([\w.`]+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,7 @@ class Query:
 
     Attributes:
         tables: Name as written -> whether it is read as a stream.
-        groups: Names of the columns it groups by; None when one is an expression.
+        groups: Names in its result of what it groups by; None when they are not known.
         aggregates: Whether its outermost part aggregates.
     """
 
@@ -33,7 +36,7 @@ def parsed(text: str) -> Query | None:
     try:
         statements = sqlglot.parse(text, dialect="databricks")
     except SqlglotError:
-        return None
+        return _by_words(text)
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         return None
     query = statements[0]
@@ -44,16 +47,42 @@ def parsed(text: str) -> Query | None:
         if name.lower() not in inner and name:
             tables[name] = tables.get(name, False) or _streams(table)
     group = query.args.get("group")
-    groups: tuple[str, ...] | None = ()
-    if group is not None:
-        columns = group.expressions
-        plain = [c.name for c in columns if isinstance(c, exp.Column)]
-        groups = tuple(plain) if len(plain) == len(columns) and plain else None
     own = query.expressions if isinstance(query, exp.Select) else []
     aggregates = group is not None or any(
         one.find(exp.AggFunc) is not None and one.find(exp.Window) is None for one in own
     )
+    groups = () if group is None else _groups(own, group.expressions)
     return Query(tables, groups, aggregates)
+
+
+def _groups(selected: list[exp.Expression], groups: list[exp.Expression]) -> tuple[str, ...] | None:
+    """The names in the result of what is grouped by; None when one is not selected."""
+    names = []
+    for group in groups:
+        if isinstance(group, exp.Literal) and group.is_int and int(group.name) <= len(selected):
+            group = selected[int(group.name) - 1].unalias()
+        found = [
+            one.alias_or_name
+            for one in selected
+            if one.unalias() == group
+            or (isinstance(group, exp.Column) and one.alias_or_name == group.name)
+        ]
+        names.extend(found[:1] or [""])
+    return tuple(names) if names and all(names) else None
+
+
+def _by_words(text: str) -> Query | None:
+    """What a query reads that only Spark's own parser knows: the names after FROM and JOIN."""
+    if not re.match(r"\s*(SELECT|WITH|FROM)\b", text, re.IGNORECASE):
+        return None
+    inner = {name.lower() for name in re.findall(r"(\w+)\s+AS\s*\(", text, re.IGNORECASE)}
+    tables: dict[str, bool] = {}
+    for stream, name in _FROM.findall(text):
+        plain = name.replace("`", "")
+        if plain.lower() not in inner:
+            tables[plain] = tables.get(plain, False) or bool(stream)
+    aggregates = re.search(r"\bGROUP\s+BY\b", text, re.IGNORECASE) is not None
+    return Query(tables, None, aggregates)
 
 
 def _streams(table: exp.Table) -> bool:

@@ -91,6 +91,7 @@ _ACTIONS = (
     *("toLocalIterator", "show", "foreach", "foreachPartition", "describe", "summary", "rdd"),
     *("approxQuantile", "corr", "cov", "toJSON", "pandas_api", "explain", "printSchema"),
 )
+_INNER = ("_jdf", "_sc", "_session", "_plan")
 _WRITES = ("write", "writeStream", "writeTo", "mergeInto")
 _GROUPINGS = ("groupBy", "groupby", "rollup", "cube", "groupingSets")
 
@@ -118,7 +119,7 @@ class Recorded:
                 "let a table's function return the frame, or an append_flow feed a sink",
             )
             return Nothing()
-        if name in _ACTIONS:
+        if name in _ACTIONS or name in _INNER:
             raise Untraceable(f".{name} needs rows")
         if name in ("columns", "dtypes"):
             return []
