@@ -208,11 +208,11 @@ def test_the_command_fails_with_each_line_that_cannot_be_mapped(tmp_path: Path) 
 def test_ways_in_which_programs_are_written_are_followed(tmp_path: Path) -> None:
     loaded = written(
         tmp_path,
-        """from functools import reduce
-from pyspark import pipelines as dp
+        """from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql.functions import *
 from pyspark.sql.avro.functions import from_avro
+from functools import reduce
 
 session = SparkSession.getActiveSession()
 
