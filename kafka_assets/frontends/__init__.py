@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from kafka_assets.declarations import Topic
+from kafka_assets.declarations.places import declared
+from kafka_assets.errors import DeclarationError
 
 __all__ = ["program"]
 
@@ -49,10 +51,25 @@ def program(
     if not file.is_absolute():
         file = Path(sys._getframe(1).f_code.co_filename).resolve().parent / file
     if file.suffix == ".sql":
-        # Imported by name: the module need not be there for programs in Python.
-        from importlib import import_module
-
-        return import_module("kafka_assets.frontends.sql").load_sql(file)
+        if layers or conf or tables:
+            raise DeclarationError(
+                f"program {file.name!r}",
+                str(file),
+                "layers=, conf= and tables= are for programs in Python",
+                fix="say it in the .sql file, in TBLPROPERTIES",
+            )
+        return _sql(file, topics)
     from kafka_assets.frontends.programs import load_program
 
     return load_program(file, layers=layers, conf=conf, tables=tables, topics=topics)
+
+
+def _sql(file: Path, topics: Sequence[Topic]) -> Any:
+    from importlib import import_module
+
+    from kafka_assets.frontends.programs.loaded import LoadedProgram
+
+    # By its name: programs in Python need no frontend for SQL.
+    found = import_module("kafka_assets.frontends.sql").load_files([file], topics)
+    made = tuple(declared(one) for one in found.declarations)
+    return LoadedProgram(str(file), made, found.notes)

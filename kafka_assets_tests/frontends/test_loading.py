@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 
 import kafka_assets as ka
+from kafka_assets.errors import DeclarationError
 from kafka_assets.frontends.programs import load_program
 from kafka_assets.graph import build_graph
 from kafka_assets_tests.frontends.shown import (
@@ -248,3 +249,8 @@ def newest():
         ("bronze_a", "newest"),
     }
     assert loaded.notes == ()
+
+
+def test_options_that_a_file_of_sql_does_not_take_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DeclarationError, match="are for programs in Python"):
+        ka.program(tmp_path / "tables.sql", layers={"a": "gold"})

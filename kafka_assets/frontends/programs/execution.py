@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_assets.errors import KafkaAssetsError
-from kafka_assets.frontends.programs.recording import Facts, Recorded, Source
+from kafka_assets.frontends.programs.facts import Facts, Source
+from kafka_assets.frontends.programs.recording import Recorded
 from kafka_assets.frontends.programs.registry import Dataset, Registry, snake
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from kafka_assets.declarations import Place, Read, Topic
 from kafka_assets.frontends.programs.execution import Execution
-from kafka_assets.frontends.programs.recording import Aggregate, Source
+from kafka_assets.frontends.programs.facts import Aggregate, Source
 from kafka_assets.frontends.programs.registry import Dataset, FlowRecord, Function, snake
 from kafka_assets.frontends.programs.tracing import Traced, Tracer
 

@@ -57,15 +57,13 @@ def parsed(text: str) -> Query | None:
 
 def _groups(selected: list[exp.Expression], groups: list[exp.Expression]) -> tuple[str, ...] | None:
     """The names in the result of what is grouped by; None when one is not selected."""
-    names = []
-    for group in groups:
-        if isinstance(group, exp.Literal) and group.is_int and int(group.name) <= len(selected):
-            group = selected[int(group.name) - 1].unalias()
+    names: list[str] = []
+    for one in groups:
+        by_number = isinstance(one, exp.Literal) and one.is_int and int(one.name) <= len(selected)
+        group = selected[int(one.name) - 1].unalias() if by_number else one
+        plain = group.name if isinstance(group, exp.Column) else None
         found = [
-            one.alias_or_name
-            for one in selected
-            if one.unalias() == group
-            or (isinstance(group, exp.Column) and one.alias_or_name == group.name)
+            s.alias_or_name for s in selected if s.unalias() == group or s.alias_or_name == plain
         ]
         names.extend(found[:1] or [""])
     return tuple(names) if names and all(names) else None

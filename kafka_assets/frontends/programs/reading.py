@@ -14,7 +14,7 @@ from typing import Any
 
 from kafka_assets.declarations import Place, Read
 from kafka_assets.frontends.programs.execution import Execution
-from kafka_assets.frontends.programs.recording import Aggregate, Facts, Source
+from kafka_assets.frontends.programs.facts import Aggregate, Facts, Source
 from kafka_assets.frontends.programs.registry import Function, place_of
 from kafka_assets.frontends.programs.sources import source_of
 

@@ -9,21 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kafka_assets.declarations import Place, Read
 from kafka_assets.frontends.programs.execution import Execution
+from kafka_assets.frontends.programs.facts import Facts, Source, aggregated
 from kafka_assets.frontends.programs.queries import parsed, with_views
-from kafka_assets.frontends.programs.recording import (
-    Facts,
-    Nothing,
-    Recorded,
-    Source,
-    Untraceable,
-    aggregated,
-)
-from kafka_assets.frontends.programs.sources import source_of
-
-_FILES = ("json", "csv", "parquet", "orc", "text", "xml", "jdbc")
-_LIMITS = ("maxfilespertrigger", "maxbytespertrigger", "skipchangecommits", "ignorechanges")
+from kafka_assets.frontends.programs.readers import Reader
+from kafka_assets.frontends.programs.recording import Nothing, Recorded, Untraceable
 
 
 class Spark:
@@ -135,78 +125,6 @@ class Spark:
             "use it inside a table's function, or remove it",
         )
         return Nothing()
-
-
-class Reader:
-    """`spark.read` or `spark.readStream`."""
-
-    def __init__(self, by: Execution, streaming: bool) -> None:
-        self._by, self._streaming = by, streaming
-        self._format = "delta"
-        self._options: dict[str, Any] = {}
-
-    def format(self, name: str) -> Reader:
-        """Which source."""
-        self._format = name
-        return self
-
-    def option(self, name: str, value: Any) -> Reader:
-        """One option."""
-        self._options[name] = str(value).lower() if isinstance(value, bool) else str(value)
-        return self
-
-    def options(self, **named: Any) -> Reader:
-        """Several options."""
-        for name, value in named.items():
-            self.option(name, value)
-        return self
-
-    def schema(self, schema: Any) -> Reader:
-        """The columns; only sources that are refused have them."""
-        del schema
-        return self
-
-    def load(self, path: Any = None, format: str | None = None, **options: Any) -> Any:
-        """The frame of a source."""
-        self.options(**options)
-        place = self._by.registry.place()
-        kind = format or self._format
-        if kind.lower() == "delta":
-            return self._table(str(path or self._options.get("path", "")), place)
-        source = source_of(self._by.registry, kind, self._options, self._streaming, place)
-        if source is None:
-            return Recorded(self._by, Facts(streams=self._streaming))
-        return self._by.read(source)
-
-    def table(self, name: str) -> Any:
-        """The frame of a table."""
-        return self._table(name, self._by.registry.place())
-
-    def _table(self, name: str, place: Place) -> Any:
-        how: Read = "stream" if self._streaming else "static"
-        for option, value in self._options.items():
-            low = option.lower()
-            if low in ("readchangefeed", "readchangedata") and self._streaming:
-                how = "changes" if value == "true" else how
-            elif low in _LIMITS:
-                self._by.registry.note(f"{option}={value!r} is not needed here", place)
-            elif low != "path":
-                self._by.registry.problem(
-                    f"reads {name!r} with the option {option}={value!r}",
-                    "remove the option: a table is read from its beginning, once",
-                    place,
-                )
-        return self._by.read(Source(name, False, how, place))
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in _FILES:
-            raise AttributeError(name)
-
-        def load(*arguments: Any, **named: Any) -> Any:
-            del arguments, named
-            return self.format(name).load()
-
-        return load
 
 
 class Conf:

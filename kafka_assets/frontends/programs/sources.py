@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafka_assets.declarations import Place
-from kafka_assets.frontends.programs.recording import Source
+from kafka_assets.frontends.programs.facts import Source
 from kafka_assets.frontends.programs.registry import Registry
 from kafka_assets.settings import Settings
 

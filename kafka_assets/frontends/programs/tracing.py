@@ -11,9 +11,10 @@ from typing import Any
 
 from kafka_assets.frontends.programs.environment import around
 from kafka_assets.frontends.programs.execution import Execution, Trace
+from kafka_assets.frontends.programs.facts import Facts, Source
 from kafka_assets.frontends.programs.program import line_of
 from kafka_assets.frontends.programs.reading import found_in_text
-from kafka_assets.frontends.programs.recording import Facts, Recorded, Source
+from kafka_assets.frontends.programs.recording import Recorded
 from kafka_assets.frontends.programs.registry import Function, place_of
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from kafka_assets.declarations import Action, Read
 from kafka_assets.frontends.programs.execution import Execution
-from kafka_assets.frontends.programs.recording import Nothing, Source
+from kafka_assets.frontends.programs.facts import Source
+from kafka_assets.frontends.programs.recording import Nothing
 from kafka_assets.frontends.programs.registry import (
     ChangesRecord,
     Dataset,
