@@ -251,6 +251,37 @@ def newest():
     assert loaded.notes == ()
 
 
+def test_a_frame_at_the_top_that_no_table_uses_is_a_note(tmp_path: Path) -> None:
+    text = (
+        'import dlt\nsample = spark.read.format("kafka").option("subscribe", "t").load()\n'
+        "print('looking')\ndisplay(sample.limit(5))\n"
+        f"@dlt.table\ndef raw(): return {KAFKA}.load()\n"
+    )
+    (note,) = written(tmp_path, text).notes
+    assert note.text == "reads a topic as a batch (spark.read); no table uses it"
+    used = f"{text}@dlt.table\ndef other(): return sample.limit(1)\n"
+    assert refused(tmp_path, used) == ["program.py:2: reads a topic as a batch (spark.read)"]
+
+
+def test_a_table_of_a_catalog_is_the_programs_own_unless_that_cannot_be(tmp_path: Path) -> None:
+    text = (
+        f"import dlt\n@dlt.table\ndef raw(): return {KAFKA}.load()\n"
+        "@dlt.table\ndef clean(): return spark.readStream.table('main.shop.raw')\n"
+    )
+    loaded = written(tmp_path, text)
+    assert edges(loaded) == {("t", "raw"), ("raw", "clean")}
+    (note,) = loaded.notes
+    assert note.text.startswith("'main.shop.raw' is taken for the program's own 'raw'")
+    itself = text.replace("main.shop.raw", "LIVE.raw")
+    itself = itself.replace(f"{KAFKA}.load()", "spark.readStream.table('lake.in.clean')")
+    assert refused(tmp_path, itself) == [
+        "program.py:3: reads 'lake.in.clean', which cannot be the program's own 'clean': that is "
+        "made from 'raw'"
+    ]
+    outside = written(tmp_path, itself, tables={"lake.in.clean": "landed"})
+    assert edges(outside) == {("landed", "raw"), ("raw", "clean")}
+
+
 def test_options_that_a_file_of_sql_does_not_take_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DeclarationError, match="are for programs in Python"):
         ka.program(tmp_path / "tables.sql", layers={"a": "gold"})

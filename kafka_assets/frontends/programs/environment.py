@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -42,6 +42,8 @@ def around(by: Execution) -> Iterator[None]:
         stack.enter_context(_modules(by))
         stack.enter_context(_folder(by.registry.folder))
         if by.running is None:
+            # What a program prints while it is loaded is not the output of who loads it.
+            stack.enter_context(redirect_stdout(sys.stderr))
             stack.enter_context(_without_session())
             stack.enter_context(_methods_of_frames())
         stack.enter_context(_session_of_program(by))

@@ -130,6 +130,14 @@ class Execution:
         return Facts((source,), True, of_view.watermark, of_view.aggregate)
 
 
+def is_certain(written: str, dataset: Dataset) -> bool:
+    """Whether a name can mean nothing but this table of the program."""
+    plain = written.replace("`", "").lower()
+    if plain.startswith("live.") or "." not in plain:
+        return True
+    return plain == dataset.written.replace("`", "").lower()
+
+
 def _fits(written: str, dataset: Dataset) -> bool:
     """Whether a qualified name can mean a table of the program."""
     plain = written.replace("`", "").lower()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafka_assets.declarations import Place, Read
+from kafka_assets.errors import Problem
 from kafka_assets.frontends.programs.columns import is_session_window, name_of, reference_of
 
 
@@ -52,12 +53,22 @@ class Aggregate:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a recording frame."""
+    """What is known of a recording frame.
+
+    Attributes:
+        sources: What it was read from.
+        streams: Whether it is a stream.
+        watermark: The column that has a watermark, or nothing.
+        aggregate: How a stream was aggregated.
+        refused: Why it cannot be read, of one that stands at the top of the program: it matters
+            only when a table uses it.
+    """
 
     sources: tuple[Source, ...] = ()
     streams: bool = False
     watermark: str = ""
     aggregate: Aggregate | None = None
+    refused: tuple[Problem, ...] = ()
 
     def with_other(self, other: Facts) -> Facts:
         """Of a frame that is made from two."""
@@ -66,6 +77,7 @@ class Facts:
             streams=self.streams or other.streams,
             watermark=self.watermark or other.watermark,
             aggregate=self.aggregate or other.aggregate,
+            refused=tuple(dict.fromkeys((*self.refused, *other.refused))),
         )
 
 

@@ -80,7 +80,7 @@ def flow_of(program: Program, registry: Registry, reads: Reads, record: FlowReco
 
 def changes_of(registry: Registry, reads: Reads, record: ChangesRecord) -> Flow | None:
     """Map changes that a table gets."""
-    source = reads.name_of(record.source, record.place)
+    source = reads.name_of(record.source, record.target, record.place)
     given = dict(record.options)
     for option in given.keys() - {*_LISTS, *_TEXTS, *_OTHERS}:
         registry.problem(f"{option}= of changes has no counterpart here", "remove it", record.place)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafka_assets.declarations import Place, Read, Topic
-from kafka_assets.frontends.programs.execution import Execution
+from kafka_assets.frontends.programs.execution import Execution, is_certain
 from kafka_assets.frontends.programs.facts import Aggregate, Source
 from kafka_assets.frontends.programs.registry import Dataset, FlowRecord, Function, snake
 from kafka_assets.frontends.programs.tracing import Traced, Tracer
@@ -40,6 +40,16 @@ class Inputs:
         return tuple((name, self.topics.get(name)) for name in self.reads)
 
 
+@dataclass(frozen=True)
+class Guess:
+    """A table of a catalog that is taken for the program's own of the same name."""
+
+    written: str
+    name: str
+    reader: str
+    place: Place
+
+
 class Reads:
     """Resolves what functions read.
 
@@ -53,6 +63,7 @@ class Reads:
         self._tracer = Tracer(by)
         self._given = {topic.topic: topic for topic in given}
         self.topics: dict[str, Topic] = {}
+        self.guessed: list[Guess] = []
         self._of: dict[int, Inputs] = {}
 
     def of(self, function: Function | None, name: str) -> Inputs:
@@ -70,7 +81,7 @@ class Reads:
 
     def of_flow(self, flow: FlowRecord) -> Inputs:
         """What a flow reads."""
-        return self.of(flow.function, flow.name)
+        return self.of(flow.function, flow.target)
 
     def reading_topics(self, inputs: Inputs, views: Mapping[str, Dataset]) -> Iterator[Inputs]:
         """Itself where a topic is read directly, and views through which one is."""
@@ -81,9 +92,18 @@ class Reads:
                 others = {k: v for k, v in views.items() if k != name}
                 yield from self.reading_topics(self.of_dataset(views[name]), others)
 
-    def name_of(self, written: str, place: Place) -> str | None:
+    def name_of(self, written: str, reader: str, place: Place) -> str | None:
         """The name in the graph of a table that is read; an unknown one becomes a problem."""
         name = self._by.name_in_graph(written)
+        dataset = self._by.registry.dataset(written)
+        guessed = dataset is not None and name == dataset.name
+        if (
+            name is not None
+            and dataset is not None
+            and guessed
+            and not is_certain(written, dataset)
+        ):
+            self.guessed.append(Guess(written, name, reader, place))
         if name is None:
             self._by.registry.problem(
                 f"reads {written!r}, which the program does not declare",
@@ -104,7 +124,7 @@ class Reads:
                 topics[topic.name] = topic.topic
                 most = source.most or most
             else:
-                name = self.name_of(source.name, source.place)
+                name = self.name_of(source.name, reader, source.place)
             if name is None:
                 continue
             if reads.setdefault(name, source.how) != source.how:

@@ -50,10 +50,16 @@ class Reader:
         kind = format or self._format
         if kind.lower() == "delta":
             return self._table(str(path or self._options.get("path", "")), place)
-        source = source_of(self._by.registry, kind, self._options, self._streaming, place)
-        if source is None:
-            return Recorded(self._by, Facts(streams=self._streaming))
-        return self._by.read(source)
+        registry = self._by.registry
+        before = len(registry.problems)
+        source = source_of(registry, kind, self._options, self._streaming, place)
+        if source is not None:
+            return self._by.read(source)
+        refused = () if self._by.traces else tuple(registry.problems[before:])
+        if refused:
+            del registry.problems[before:]
+            registry.refused_at_top.extend(refused)
+        return Recorded(self._by, Facts(streams=self._streaming, refused=refused))
 
     def table(self, name: str) -> Any:
         """The frame of a table."""

@@ -84,6 +84,7 @@ class Registry:
         files: Names under which the program's code was compiled.
         conf: Answers of `spark.conf.get` and of widgets.
         brokers: Addresses from which the program reads.
+        refused_at_top: Why frames at its top cannot be read, whether or not a table uses them.
     """
 
     folder: Path
@@ -98,12 +99,18 @@ class Registry:
     spark_conf: dict[str, str] = field(default_factory=dict)
     rules: list[tuple[Function, Rule]] = field(default_factory=list)
     brokers: set[str] = field(default_factory=set)
+    refused_at_top: list[Problem] = field(default_factory=list)
 
     def problem(self, what: str, fix: str, place: Place | None = None) -> None:
         """Keep something that cannot be mapped."""
         one = Problem(str(place or self.place()), what, fix)
         if one not in self.problems:
             self.problems.append(one)
+
+    def used(self, problem: Problem) -> None:
+        """A frame at the top that cannot be read is used by a table."""
+        if problem not in self.problems:
+            self.problems.append(problem)
 
     def note(self, text: str, place: Place | None = None) -> None:
         """Keep something that works otherwise here."""

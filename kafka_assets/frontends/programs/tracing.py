@@ -99,6 +99,8 @@ class Tracer:
                     place_of(function),
                 )
             return Traced(tuple(trace.sources), Facts(tuple(trace.sources)))
+        for problem in result._facts.refused:
+            registry.used(problem)
         sources = _once((*trace.sources, *result._facts.sources))
         return Traced(sources, result._facts)
 
