@@ -259,6 +259,8 @@ def test_a_frame_at_the_top_that_no_table_uses_is_a_note(tmp_path: Path) -> None
     )
     (note,) = written(tmp_path, text).notes
     assert note.text == "reads a topic as a batch (spark.read); no table uses it"
+    looked_at = text.replace("display(", "C = sample.columns; display(")
+    assert refused(tmp_path, looked_at) == ["program.py:2: reads a topic as a batch (spark.read)"]
     used = f"{text}@dlt.table\ndef other(): return sample.limit(1)\n"
     assert refused(tmp_path, used) == ["program.py:2: reads a topic as a batch (spark.read)"]
 
@@ -280,6 +282,19 @@ def test_a_table_of_a_catalog_is_the_programs_own_unless_that_cannot_be(tmp_path
     ]
     outside = written(tmp_path, itself, tables={"lake.in.clean": "landed"})
     assert edges(outside) == {("landed", "raw"), ("raw", "clean")}
+
+
+def test_commands_of_sql_that_only_choose_a_place_or_set_something_are_taken(
+    tmp_path: Path,
+) -> None:
+    loaded = written(
+        tmp_path,
+        "import dlt\nspark.sql('USE CATALOG main'); spark.sql('SET spark.sql.ansi.enabled = false')"
+        f"\n@dlt.table\ndef raw(): return {KAFKA}.load()\n",
+    )
+    assert loaded.tables["raw"].options.spark_conf == {"spark.sql.ansi.enabled": "false"}
+    (note,) = loaded.notes
+    assert note.text == "'USE CATALOG main' is not needed: tables are read by their names"
 
 
 def test_options_that_a_file_of_sql_does_not_take_are_refused(tmp_path: Path) -> None:

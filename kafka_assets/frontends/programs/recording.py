@@ -60,12 +60,8 @@ class Recorded:
             return Nothing()
         if name in _ACTIONS or name in _INNER:
             raise Untraceable(f".{name} needs rows")
-        if name in ("columns", "dtypes"):
-            return []
-        if name == "schema":
-            from pyspark.sql.types import StructType
-
-            return StructType([])
+        if name in ("columns", "dtypes", "schema"):
+            return self._shape(name)
         if name == "isStreaming":
             return self._facts.streams
         if name in ("sparkSession", "sql_ctx"):
@@ -73,6 +69,20 @@ class Recorded:
         if name in ("na", "stat"):
             return self
         return self._method(name)
+
+    def _shape(self, name: str) -> Any:
+        """No columns; at the top of a program that would be used as if it were the truth."""
+        from pyspark.sql.types import StructType
+
+        registry = self._by.registry
+        for problem in self._facts.refused:
+            registry.used(problem)
+        if not self._by.traces and not self._facts.refused:
+            registry.problem(
+                f".{name} of a frame at the top of the program is not known while it is loaded",
+                "ask for it inside a table's function, or write the columns down",
+            )
+        return StructType([]) if name == "schema" else []
 
     def _method(self, name: str) -> Any:
         from pyspark.sql import DataFrame, functions

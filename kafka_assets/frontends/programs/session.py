@@ -48,6 +48,16 @@ class Spark:
     def sql(self, text: str, args: Any = None, **named: Any) -> Any:
         """A query over tables of the program."""
         query = parsed(text)
+        word, *rest = text.split(None, 2) or [""]
+        if query is None and word.upper() == "USE":
+            self._by.registry.note(
+                f"{text.strip()!r} is not needed: tables are read by their names"
+            )
+            return Nothing()
+        if query is None and word.upper() == "SET" and "=" in "".join(rest):
+            name, _, value = text.strip().rstrip(";")[3:].partition("=")
+            self.conf.set(name.strip(), value.strip())
+            return Nothing()
         if query is None:
             self._by.registry.problem(
                 f"spark.sql({text.strip().split(chr(10))[0][:60]!r}) is no query",
