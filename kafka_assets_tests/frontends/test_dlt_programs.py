@@ -306,3 +306,37 @@ def test_a_flow_to_kafka_is_an_edge_to_its_sink(tmp_path: Path) -> None:
         ],
     }
     graph_of_program(loaded, tmp_path)
+
+
+def test_a_frame_at_the_top_and_values_that_nobody_gave_are_no_obstacle(tmp_path: Path) -> None:
+    loaded = load("heart_rates.py")
+    assert tables(loaded) == {
+        "band_events": "bronze streaming_table",
+        "band_fields": "silver streaming_table",
+        "band_clean": "silver streaming_table",
+        "band_totals": "gold materialized_view",
+        "band_minutes": "gold streaming_table",
+    }
+    assert edges(loaded) == {
+        ("wrist_bands", "band_events"),
+        ("band_events", "band_fields"),
+        ("band_fields", "band_clean"),
+        ("band_clean", "band_totals"),
+        ("band_clean", "band_minutes"),
+    }
+    assert rules(loaded) == {
+        "band_clean": [
+            ("pulse_is_there", "drop", "bpm IS NOT NULL"),
+            ("pulse_of_the_living_0", "drop", "bpm > 0"),
+            ("band_known", "drop", "band <> 'undef' "),
+        ],
+    }
+    graph_of_program(loaded, tmp_path)
+    assert loaded.tables["band_minutes"].keys == ("band", "window")
+    assert not loaded.tables["band_events"].reset_allowed
+    unknown = [note.text for note in loaded.notes if "has no value" in note.text]
+    assert [text.partition(" has no value")[0] for text in unknown] == [
+        "spark.conf.get('BAND_BROKER')",
+        "spark.conf.get('bandUser')",
+        "dbutils.secrets.get('bands', 'password')",
+    ]

@@ -172,6 +172,22 @@ def test_a_flow_to_kafka_runs_unchanged_on_the_broker_of_the_settings(
     assert sent == [(b"c1", {"card": "c1", "amount": 9000.0})]
 
 
+def test_a_stream_at_the_top_and_totals_of_all_rows_run_unchanged(
+    spark: SparkSession, settings: Settings
+) -> None:
+    program = Run(spark, settings, "heart_rates.py")
+    event = {"at": "2026-11-20T10:10:00Z", "band": "b1", "pulse": 60}
+    program.produce("wrist-bands", event, {**event, "pulse": 80}, {**event, "pulse": -1})
+    program.run()
+    assert program.rows("band_totals", "events", "highest", "mean") == [(2, 80.0, 70.0)]
+    program.produce(
+        "wrist-bands", {**event, "band": "b2", "pulse": 100}, {**event, "band": "undef"}
+    )
+    program.run()
+    assert program.rows("band_totals", "events", "highest", "mean") == [(3, 100.0, 80.0)]
+    assert program.rows("band_minutes", "band", "mean") == [("b1", 70.0), ("b2", 100.0)]
+
+
 def consumed(bootstrap: str, topic: str, count: int) -> list[tuple[bytes | None, Any]]:
     """The first records of a topic: key, and value as JSON."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "programs"})

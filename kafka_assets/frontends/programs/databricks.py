@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kafka_assets.frontends.programs.execution import Execution
-from kafka_assets.frontends.programs.recording import SECRET, Nothing
+from kafka_assets.frontends.programs.recording import Nothing
+from kafka_assets.frontends.programs.unknown import note_unknown
 
 
 class Dbutils:
@@ -49,11 +50,7 @@ class Widgets:
         values = {**self._defaults, **self._by.registry.conf}
         if name in values:
             return values[name]
-        self._by.registry.problem(
-            f"dbutils.widgets.get({name!r}) has no value",
-            f'give it: conf={{"{name}": ...}}, or --conf {name}=...',
-        )
-        return f"no_value_of_{name}"
+        return note_unknown(self._by.registry, f"dbutils.widgets.get({name!r})", name)
 
     getArgument = get  # noqa: N815
 
@@ -78,11 +75,7 @@ class Secrets:
         name = f"{scope}/{key}"
         if name in registry.conf:
             return registry.conf[name]
-        registry.note(
-            f"dbutils.secrets.get({scope!r}, {key!r}) is not asked for: the settings kafka.secrets "
-            "hold what Kafka needs"
-        )
-        return f"{SECRET} {name}"
+        return note_unknown(registry, f"dbutils.secrets.get({scope!r}, {key!r})", name)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -93,6 +86,6 @@ class Secrets:
         return Nothing()
 
 
-def display(*arguments: Any, **named: Any) -> None:
+def show_nothing(*arguments: Any, **named: Any) -> None:
     """Show nothing."""
     del arguments, named

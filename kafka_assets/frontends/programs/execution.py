@@ -15,6 +15,7 @@ from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.frontends.programs.facts import Facts, Source
 from kafka_assets.frontends.programs.recording import Recorded
 from kafka_assets.frontends.programs.registry import Dataset, Registry, snake
+from kafka_assets.frontends.programs.unknown import refuse_unknown
 
 
 @dataclass
@@ -90,6 +91,7 @@ class Execution:
             frame = self._given(self.running, source)
             if frame is not None:
                 return frame
+        refuse_unknown(self.registry, "the name of what is read", source.name, source.place)
         trace = self.traces[-1] if self.traces else None
         if trace is None:
             self.reads_at_top = True

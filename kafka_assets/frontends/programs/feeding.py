@@ -19,7 +19,6 @@ from kafka_assets.frontends.programs.inputs import Reads
 from kafka_assets.frontends.programs.mapping import once
 from kafka_assets.frontends.programs.options import checked, mapped_options
 from kafka_assets.frontends.programs.program import Program
-from kafka_assets.frontends.programs.recording import SECRET
 from kafka_assets.frontends.programs.registry import (
     ChangesRecord,
     FlowRecord,
@@ -28,6 +27,7 @@ from kafka_assets.frontends.programs.registry import (
     snake,
 )
 from kafka_assets.frontends.programs.running import function_of
+from kafka_assets.frontends.programs.unknown import MARK, refuse_unknown
 
 _LISTS = (
     *("keys", "column_list", "except_column_list"),
@@ -142,14 +142,10 @@ def sink_of(registry: Registry, record: SinkRecord, brokers: set[str]) -> Sink |
                 "read",
                 record.place,
             )
-    for option in [name for name, value in options.items() if SECRET in value]:
-        del options[option]
-        if "kafka.bootstrap.servers" in options or record.format != "kafka":
-            registry.problem(
-                f"{option} of the sink {record.name!r} is a secret of dbutils",
-                'give its value: conf={"<scope>/<key>": ...}',
-                record.place,
-            )
+    for option in [name for name, value in options.items() if MARK in value]:
+        value = options.pop(option)
+        if "kafka.bootstrap.servers" in options or not option.startswith("kafka."):
+            refuse_unknown(registry, f"{option} of {record.name!r}", value, record.place)
         else:
             registry.note(
                 f"{option} of the sink {record.name!r}: the setting kafka.secrets decides",

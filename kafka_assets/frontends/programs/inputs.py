@@ -11,6 +11,7 @@ from kafka_assets.frontends.programs.execution import Execution, is_certain
 from kafka_assets.frontends.programs.facts import Aggregate, Source
 from kafka_assets.frontends.programs.registry import Dataset, FlowRecord, Function, snake
 from kafka_assets.frontends.programs.tracing import Traced, Tracer
+from kafka_assets.frontends.programs.unknown import MARK
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,9 @@ class Reads:
         topics: dict[str, str] = {}
         most = None
         for source in traced.sources:
+            if MARK in source.name:
+                # It has been refused where it is read.
+                continue
             if source.is_topic:
                 topic = self._topic(source)
                 name: str | None = topic.name

@@ -132,6 +132,8 @@ class Tables:
                 "declare it with @table, or read it as a whole",
                 dataset.place,
             )
+        if self._computed_whole(dataset, inputs):
+            return "materialized_view"
         return "streaming_table" if inputs.streams else "materialized_view"
 
     def _layer(self, dataset: Dataset, kind: Kind, inputs: Inputs, mapped: Mapped) -> str:
@@ -174,21 +176,39 @@ class Tables:
         aggregate = inputs.aggregate
         if aggregate is None or aggregate.bounded:
             return ()
-        if aggregate.keys and not aggregate.session:
+        keys = aggregate.keys or ()
+        if keys:
             self._registry.note(
                 f"{dataset.name!r} aggregates without a watermark: its rows are updated by "
-                f"{', '.join(aggregate.keys)}",
+                f"{', '.join(keys)}",
                 aggregate.place,
             )
-            return aggregate.keys
-        self._registry.problem(
-            f"{dataset.written!r} aggregates a stream without a watermark, and its keys are "
-            + ("session windows" if aggregate.session else "no plain columns of its result"),
-            "call withWatermark and group by a window of that column, or group by plain columns "
-            "and keep them in the result",
+        return keys
+
+    def _computed_whole(self, dataset: Dataset, inputs: Inputs) -> bool:
+        """Whether a stream is aggregated without an end, by nothing that rows can be known by."""
+        aggregate = inputs.aggregate
+        if dataset.word == "target" or aggregate is None or aggregate.bounded:
+            return False
+        drops = dataset.function is not None and any(
+            rule.action == "drop" for rule in self._registry.rules_of(dataset.function)
+        )
+        if aggregate.keys and not aggregate.session and not drops:
+            return False
+        if self._reading_topics(dataset, inputs):
+            self._registry.problem(
+                f"{dataset.written!r} aggregates a topic without a watermark, and its keys are "
+                + ("session windows" if aggregate.session else "no plain columns of its result"),
+                "keep the topic in a table, and aggregate that; or call withWatermark and group "
+                "by a window of that column",
+                aggregate.place,
+            )
+        self._registry.note(
+            f"{dataset.name!r} aggregates all rows without a watermark: it is computed whole when "
+            "there are new ones",
             aggregate.place,
         )
-        return ()
+        return True
 
     def _refuse_twice(self) -> None:
         seen: dict[str, Dataset] = {}

@@ -14,7 +14,7 @@ from typing import Any
 
 from kafka_assets.declarations import Place
 from kafka_assets.errors import Problem, ProgramRefused
-from kafka_assets.frontends.programs.databricks import Dbutils, display
+from kafka_assets.frontends.programs.databricks import Dbutils, show_nothing
 from kafka_assets.frontends.programs.environment import around
 from kafka_assets.frontends.programs.execution import Execution, Running
 from kafka_assets.frontends.programs.registry import Function, Registry, short, snake
@@ -101,7 +101,8 @@ class Program:
             "__file__": str(self.path),
             "spark": by.spark,
             "dbutils": Dbutils(by),
-            "display": display,
+            "display": show_nothing,
+            "displayHTML": show_nothing,
         }
 
         def run(other: str) -> None:
@@ -131,6 +132,9 @@ def _execute(by: Execution, unit: Unit, names: dict[str, Any]) -> None:
         by.registry.problem(
             f"no Python: {error.msg}", "correct it", Place(short(unit.file), error.lineno or 1)
         )
+    except ModuleNotFoundError as error:
+        fix = "install it in this environment, or put it beside the program"
+        by.registry.problem(str(error), fix, line_of(by.registry, error))
     except Exception as error:
         by.registry.problem(f"{type(error).__name__}: {error}", fix, line_of(by.registry, error))
 

@@ -11,14 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafka_assets.declarations import Place
-from kafka_assets.frontends.programs.columns import is_column, name_of
+from kafka_assets.frontends.programs.columns import name_of
 from kafka_assets.frontends.programs.facts import Facts, aggregated, flat, renamed
+from kafka_assets.frontends.programs.unknown import refuse_unknown
 
 if TYPE_CHECKING:
     from kafka_assets.frontends.programs.execution import Execution
-
-SECRET = "[secret of dbutils]"  # noqa: S105
-"""Stands in a program for a secret that it asked dbutils for."""
 
 
 class Untraceable(Exception):
@@ -102,7 +100,7 @@ class Recorded:
 
     def _called(self, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
         given = (*arguments, *named.values())
-        self._refuse_secrets(given)
+        refuse_unknown(self._by.registry, "a column of a table", list(given))
         if name == "transform":
             function, *rest = arguments
             return function(self, *rest, **named)
@@ -122,15 +120,6 @@ class Recorded:
             if type(other) is Recorded:
                 facts = facts.with_other(other._facts)
         return Recorded(self._by, facts)
-
-    def _refuse_secrets(self, given: tuple[Any, ...]) -> None:
-        if any(
-            SECRET in repr(one) for one in flat(given) if isinstance(one, str) or is_column(one)
-        ):
-            self._by.registry.problem(
-                "a secret of dbutils is used in a table's columns",
-                'give its value: conf={"<scope>/<key>": ...}',
-            )
 
 
 class Grouped:

@@ -14,6 +14,7 @@ from kafka_assets.frontends.programs.facts import Facts, Source, aggregated
 from kafka_assets.frontends.programs.queries import parsed, with_views
 from kafka_assets.frontends.programs.readers import Reader
 from kafka_assets.frontends.programs.recording import Nothing, Recorded, Untraceable
+from kafka_assets.frontends.programs.unknown import note_unknown, refuse_unknown
 
 
 class Spark:
@@ -65,6 +66,7 @@ class Spark:
             )
             return Nothing()
         place = self._by.registry.place()
+        refuse_unknown(self._by.registry, "a query", text)
         views = self._by.traces[-1].views if self._by.traces else {}
         frames = {
             name: self._by.read(Source(name, False, "stream" if streams else "static", place))
@@ -153,11 +155,7 @@ class Conf:
             return self._by.running.session.conf.get(name, *default)
         if default:
             return default[0]
-        registry.problem(
-            f"spark.conf.get({name!r}) has no value",
-            f'give it: conf={{"{name}": ...}}, or --conf {name}=...',
-        )
-        return f"no_value_of_{name.replace('.', '_')}"
+        return note_unknown(registry, f"spark.conf.get({name!r})", name)
 
     def set(self, name: str, value: Any) -> None:
         """A value for later; Spark's own become settings of the tables."""

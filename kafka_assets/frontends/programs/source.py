@@ -71,13 +71,21 @@ def _python(file: str, text: str) -> Unit:
     if not text.lstrip().startswith(_NOTEBOOK):
         return Unit(file, text)
     lines, notes, problems = text.split("\n"), [], []
+    python = False
     for number, line in enumerate(lines, start=1):
+        if python and line.startswith("# MAGIC"):
+            # A cell that is marked as Python is Python like the others.
+            lines[number - 1] = line.removeprefix("# MAGIC").removeprefix(" ")
+            continue
+        python = False
         magic = _MAGIC.match(line)
         if magic is None:
             continue
         word, rest = magic.groups()
         if word == "run":
             lines[number - 1] = f"{RUN}({rest.split(' $')[0].strip().strip(chr(34))!r})"
+        elif word == "python":
+            python = True
         elif word == "pip":
             notes.append((number, f"%pip {rest}: install it in this environment"))
         elif word not in _HARMLESS:

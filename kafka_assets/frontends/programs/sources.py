@@ -12,6 +12,7 @@ from typing import Any
 from kafka_assets.declarations import Place
 from kafka_assets.frontends.programs.facts import Source
 from kafka_assets.frontends.programs.registry import Registry
+from kafka_assets.frontends.programs.unknown import MARK, refuse_unknown
 from kafka_assets.settings import Settings
 
 Maker = Callable[[Registry, Mapping[str, str], bool, Place], Source | None]
@@ -50,6 +51,7 @@ def kafka(
         text = _about(name, str(value))
         if text is not None:
             registry.note(text, place)
+    refuse_unknown(registry, "maxOffsetsPerTrigger", given.get("maxoffsetspertrigger", ""), place)
     most = given.get("maxoffsetspertrigger", "")
     return Source(
         topic.strip(),
@@ -66,7 +68,8 @@ def _keep_broker(registry: Registry, address: str | None, place: Place) -> None:
     if address is None:
         return
     hosts = set(address.replace(" ", "").split(","))
-    others = [one for one in registry.brokers if hosts.isdisjoint(one.split(","))]
+    known = [one for one in registry.brokers if MARK not in one + address]
+    others = [one for one in known if hosts.isdisjoint(one.split(","))]
     if others:
         registry.problem(
             f"reads from the broker {address!r} besides {others[0]!r}",

@@ -25,6 +25,7 @@ from kafka_assets.frontends.programs.registry import (
     place_of,
     snake,
 )
+from kafka_assets.frontends.programs.unknown import refuse_unknown
 
 
 def module_of(by: Execution, name: str) -> ModuleType:
@@ -86,6 +87,7 @@ class Words:
             def declare(function: Function) -> Function:
                 written = str(options.get("name") or getattr(function, "__name__", "table"))
                 place = place_of(function)
+                refuse_unknown(self._registry, f"the table {written!r}", options, place)
                 others = {k: v for k, v in options.items() if k != "name"}
                 self._registry.datasets.append(
                     Dataset(snake(written), written, word, function, place, others)
@@ -99,6 +101,7 @@ class Words:
     def create_streaming_table(self, name: str, **options: Any) -> None:
         """A table that flows feed."""
         place = self._registry.place()
+        refuse_unknown(self._registry, f"the table {name!r}", [name, options], place)
         self._registry.datasets.append(Dataset(snake(name), name, "target", None, place, options))
 
     def append_flow(
@@ -137,6 +140,7 @@ class Words:
         self, target: str, source: str, keys: Sequence[Any], sequence_by: Any = None, **options: Any
     ) -> None:
         """Changes that a table gets."""
+        refuse_unknown(self._registry, f"the target {target!r}", [target, source, options])
         given = {"keys": keys, "sequence_by": sequence_by, **options}
         self._registry.changes.append(
             ChangesRecord(snake(target), source, given, self._registry.place())
@@ -180,6 +184,7 @@ class Words:
 
     def _keep(self, rules: Mapping[str, Any], action: Action) -> Callable[[Function], Function]:
         place = self._registry.place()
+        refuse_unknown(self._registry, "an expectation", rules, place)
 
         def attach(function: Function) -> Function:
             new = [(function, Rule(str(name), rule, action, place)) for name, rule in rules.items()]
