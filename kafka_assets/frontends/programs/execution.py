@@ -104,6 +104,12 @@ class Execution:
         if self.traces:
             self.traces[-1].views[name.lower()] = frame
 
+    def has_view(self, name: str) -> bool:
+        """Whether, in a run, a function has made a temporary view of this name."""
+        if self.running is None or "." in name or self.registry.dataset(name) is not None:
+            return False
+        return bool(self.running.session.catalog.tableExists(name))
+
     def _given(self, running: Running, source: Source) -> Any:
         if source.is_topic:
             frame = running.topics.get(source.name)

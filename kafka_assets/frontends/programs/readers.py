@@ -66,6 +66,11 @@ class Reader:
         return self._table(name, self._by.registry.place())
 
     def _table(self, name: str, place: Place) -> Any:
+        views = self._by.traces[-1].views if self._by.traces else {}
+        if name.lower() in views:
+            return views[name.lower()]
+        if self._by.running is not None and self._by.has_view(name):
+            return self._by.running.session.table(name)
         how: Read = "stream" if self._streaming else "static"
         for option, value in self._options.items():
             low = option.lower()

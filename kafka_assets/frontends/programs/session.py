@@ -71,7 +71,7 @@ class Spark:
         frames = {
             name: self._by.read(Source(name, False, "stream" if streams else "static", place))
             for name, streams in query.tables.items()
-            if name.lower() not in views and not self._is_view(name)
+            if name.lower() not in views and not self._by.has_view(name)
         }
         if self._by.running is not None:
             session = self._by.running.session
@@ -88,13 +88,6 @@ class Spark:
         if query.aggregates:
             facts = aggregated(facts, query.groups, place, query.groups or ())
         return Recorded(self._by, facts)
-
-    def _is_view(self, name: str) -> bool:
-        """In a run: a temporary view that the function has made."""
-        running = self._by.running
-        if running is None or "." in name or self._by.registry.dataset(name) is not None:
-            return False
-        return bool(running.session.catalog.tableExists(name))
 
     def createDataFrame(self, *arguments: Any, **named: Any) -> Any:  # noqa: N802
         """Rows that stand in the program."""

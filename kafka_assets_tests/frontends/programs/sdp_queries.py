@@ -29,6 +29,7 @@ def drivers():
 def trips_of_known_drivers():
     trips = spark.readStream.table("trips")
     trips.createOrReplaceTempView("new_trips")
+    spark.table("new_trips").where("km > 0").createOrReplaceTempView("new_trips")
     return spark.sql("SELECT n.* FROM new_trips n JOIN drivers d ON n.driver = d.driver")
 
 
