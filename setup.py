@@ -6,7 +6,7 @@ setup(
     packages=[*own, "kafka_assets._schemas"],
     package_dir={"kafka_assets._schemas": "schemas"},
     package_data={
-        "": ["*.xml", "*.properties", "*.yaml"],
+        "": ["*.xml", "*.properties", "*.yaml", "*.sql"],
         "kafka_assets._schemas": ["*.json", "*.ddl", "*.avsc", "*.proto"],
     },
 )

@@ -145,6 +145,8 @@ def plan() -> None:
 
     settings = Settings()
     graph = build_graph(kafka_assets.pipelines, settings)
+    for note in graph.notes:
+        out.print(f"note: {note}", highlight=False, soft_wrap=True)
     found = plan_graph(graph, spark_session(settings))
     wrong = [result for result in found.values() if isinstance(result, PlanError)]
     for name, result in found.items():

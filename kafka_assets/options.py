@@ -12,6 +12,7 @@ UnknownFields = Literal["ignore", "dead_letter"]
 MissingRequired = Literal["dead_letter", "null"]
 ZonelessTimestamps = Literal["utc", "dead_letter"]
 EpochTimestamps = Literal["dead_letter", "seconds", "millis"]
+Tombstones = Literal["dead_letter", "keep"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class JsonOptions:
         zoneless_timestamps: A timestamp without a zone is read as UTC, or is a dead letter.
         epoch_timestamps: An integer in a timestamp field counts seconds or milliseconds since
             1970-01-01 UTC, or, because the unit cannot be known, is a dead letter.
+        tombstones: A record without a value is a dead letter, or is kept: as a row of nulls whose
+            column `_tombstone` is true, and that no rule looks at.
 
     Raises:
         ValueError: A choice does not exist.
@@ -35,6 +38,7 @@ class JsonOptions:
     missing_required: MissingRequired = "dead_letter"
     zoneless_timestamps: ZonelessTimestamps = "utc"
     epoch_timestamps: EpochTimestamps = "dead_letter"
+    tombstones: Tombstones = "dead_letter"
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -48,4 +52,5 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "missing_required": get_args(MissingRequired),
     "zoneless_timestamps": get_args(ZonelessTimestamps),
     "epoch_timestamps": get_args(EpochTimestamps),
+    "tombstones": get_args(Tombstones),
 }

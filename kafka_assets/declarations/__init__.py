@@ -27,6 +27,7 @@ from kafka_assets.declarations.flows import (
     create_sink,
     create_streaming_table,
 )
+from kafka_assets.declarations.latest import latest_per_key
 from kafka_assets.declarations.model import (
     Action,
     Author,
@@ -90,6 +91,7 @@ __all__ = [
     "expect_values_in",
     "external_table",
     "kafka_topic",
+    "latest_per_key",
     "materialized_view",
     "pending_expectations",
     "rules_from",

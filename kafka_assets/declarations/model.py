@@ -26,13 +26,20 @@ LAYERS = ("bronze", "silver", "gold")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a declaration stands: file and line, for messages."""
+    """Where a declaration stands, for messages.
+
+    Attributes:
+        file: The file.
+        line: The line, from 1.
+        column: The column, from 1; 0 where only the line is known.
+    """
 
     file: str
     line: int
+    column: int = 0
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+        return f"{self.file}:{self.line}" + (f":{self.column}" if self.column else "")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeVar
@@ -22,6 +24,21 @@ DECLARED = "__kafka_assets_declared__"
 
 D = TypeVar("D", bound=Declaration)
 
+_WRITTEN_AT: ContextVar[Place | None] = ContextVar("written_at", default=None)
+
+
+@contextmanager
+def written_at(place: Place) -> Iterator[None]:
+    """Declarations made inside stand at this place, of a file that is no Python.
+
+    They belong to no module that is being imported: whoever makes them keeps them.
+    """
+    before = _WRITTEN_AT.set(place)
+    try:
+        yield
+    finally:
+        _WRITTEN_AT.reset(before)
+
 
 def declared(declaration: D, instead_of: Declaration | None = None) -> D:
     """Keep a declaration with the module that is being imported, and give it back.
@@ -30,6 +47,8 @@ def declared(declaration: D, instead_of: Declaration | None = None) -> D:
         declaration: The new declaration.
         instead_of: The one that it replaces: a table gets further expectations by a new value.
     """
+    if _WRITTEN_AT.get() is not None:
+        return declaration
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back
@@ -42,20 +61,24 @@ def declared(declaration: D, instead_of: Declaration | None = None) -> D:
 
 def caller() -> Place:
     """The line outside of this package that is running."""
+    elsewhere = _WRITTEN_AT.get()
+    if elsewhere is not None:
+        return elsewhere
     here = str(Path(__file__).parent)
     frame = sys._getframe(1)
     while frame.f_code.co_filename.startswith(here) and frame.f_back is not None:
         frame = frame.f_back
-    return Place(_short(frame.f_code.co_filename), frame.f_lineno)
+    return Place(shortened(frame.f_code.co_filename), frame.f_lineno)
 
 
 def place_of(function: Callable[..., Any]) -> Place:
     """Where a function stands."""
     code = inspect.unwrap(function).__code__
-    return Place(_short(code.co_filename), code.co_firstlineno)
+    return Place(shortened(code.co_filename), code.co_firstlineno)
 
 
-def _short(file: str) -> str:
+def shortened(file: str) -> str:
+    """A path as messages name it: relative to where the process runs, when it lies below."""
     path = Path(file)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
 

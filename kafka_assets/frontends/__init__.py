@@ -1,7 +1,8 @@
-"""Other ways to write the same declarations: programs of Databricks' DLT and of Spark pipelines.
+"""Other ways to write the declarations that pipelines are made of.
 
-Here is the word with which a pipeline module takes such a program in; each way has a package or
-module of its own, imported when a program of its kind is met. Nothing here knows Dagster.
+What is written here ends as the same frozen values as in Python; how they fit together is decided
+in `graph`. `sql` is for SQL files, `programs` for programs of Databricks' DLT and of Spark
+Declarative Pipelines. The word `program` takes either in where it is called.
 """
 
 from __future__ import annotations

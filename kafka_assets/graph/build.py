@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kafka_assets.declarations import Flow, Sink, Table, Topic
 from kafka_assets.errors import DeclarationError
 from kafka_assets.graph import rules
-from kafka_assets.graph.collect import Found, collect, kind_of, pipeline_modules
+from kafka_assets.graph.collect import Found, collect, kind_of, pipeline_modules, sql_files
 from kafka_assets.graph.model import RESERVED, Graph, Node, Outside
 from kafka_assets.schemas import find_schema, load_schema
 from kafka_assets.settings import Settings
@@ -28,7 +28,8 @@ def build_graph(modules: ModuleType | Iterable[ModuleType], settings: Settings) 
     """Collect the declarations of modules and check that they fit together.
 
     Args:
-        modules: Pipeline modules; a package stands for all modules in it.
+        modules: Pipeline modules; a package stands for all modules in it, and for the SQL files
+            beside them.
         settings: For the lake's root and the schemas folder.
 
     Returns:
@@ -39,7 +40,8 @@ def build_graph(modules: ModuleType | Iterable[ModuleType], settings: Settings) 
             wrong schema file, an expectation that belongs to no table, or an upstream that a table
             of this kind cannot read; names the declaration, its file and line, and the fix.
     """
-    found = collect(pipeline_modules(modules))
+    every = pipeline_modules(modules)
+    found = collect(every, sql_files(every))
     flows = _flows_of(found)
     order = _order(found, flows)
     known: dict[str, Topic | Outside] = dict(found.topics)
@@ -59,6 +61,7 @@ def build_graph(modules: ModuleType | Iterable[ModuleType], settings: Settings) 
         tables=tables,
         views={name: node for name, node in nodes.items() if node.is_view},
         outside={name: one for name, one in known.items() if isinstance(one, Outside)},
+        notes=tuple(n for n in found.notes if n.servers != settings.kafka.bootstrap_servers),
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import ModuleType
 
 from kafka_assets.declarations import (
@@ -19,6 +20,7 @@ from kafka_assets.declarations import (
     pending_expectations,
 )
 from kafka_assets.errors import DeclarationError
+from kafka_assets.frontends.sql import Note, load_files
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Found:
     tables: dict[str, Table] = field(default_factory=dict)
     sinks: dict[str, Sink] = field(default_factory=dict)
     flows: list[Flow] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -52,8 +55,20 @@ def _inside(module: ModuleType) -> Iterator[ModuleType]:
             yield importlib.import_module(name)
 
 
-def collect(modules: Iterable[ModuleType]) -> Found:
-    """Collect declarations: those in variables, and those that were made on import.
+def sql_files(modules: Iterable[ModuleType]) -> list[Path]:
+    """The SQL files in the folders of packages and below them, in a stable order."""
+    folders = [Path(path) for module in modules for path in getattr(module, "__path__", ())]
+    found = {
+        file.resolve()
+        for folder in folders
+        for file in folder.rglob("*.sql")
+        if not any(part.startswith(".") for part in file.relative_to(folder).parts)
+    }
+    return sorted(found)
+
+
+def collect(modules: Iterable[ModuleType], files: Iterable[Path] = ()) -> Found:
+    """Collect declarations: those in variables, those that were made on import, those in SQL files.
 
     Raises:
         DeclarationError: Two have one name, or an expectation belongs to no table.
@@ -69,6 +84,14 @@ def collect(modules: Iterable[ModuleType]) -> Found:
                 _keep(found, value, by_name)
             else:
                 _refuse_loose_expectations(value)
+    sql = load_files(files, found.topics.values())
+    found.notes.extend(sql.notes)
+    _refuse_flows_that_do_not_cast(found.flows, sql.typed)
+    for declaration in sql.declarations:
+        if isinstance(declaration, Flow):
+            found.flows.append(declaration)
+        else:
+            _keep(found, declaration, by_name)
     _refuse_topic_twice(found.topics.values())
     return found
 
@@ -111,6 +134,18 @@ def _refuse_loose_expectations(value: object) -> None:
                 str(expectation.place),
                 f"stands on the function {getattr(value, '__name__', value)!r}, which is no table",
                 fix="put a table decorator such as @ka.streaming_table(...) above it",
+            )
+
+
+def _refuse_flows_that_do_not_cast(flows: Iterable[Flow], typed: Collection[str]) -> None:
+    for flow in flows:
+        if flow.target in typed:
+            raise DeclarationError(
+                f"flow {flow.name!r}",
+                str(flow.place),
+                f"its target {flow.target!r} lists columns with types in SQL, which only flows in "
+                "SQL are cast to",
+                fix="write the flow in SQL, or list the target's columns without types",
             )
 
 

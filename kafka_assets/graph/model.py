@@ -22,6 +22,7 @@ from kafka_assets.declarations import (
     Table,
     Topic,
 )
+from kafka_assets.frontends.sql import Note
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -201,12 +202,14 @@ class Graph:
         tables: Name -> table.
         views: Name -> temporary view.
         outside: Name -> table that something else writes.
+        notes: What SQL files say and the graph takes differently.
     """
 
     topics: Mapping[str, Topic]
     tables: Mapping[str, Node]
     views: Mapping[str, Node] = field(default_factory=dict)
     outside: Mapping[str, Outside] = field(default_factory=dict)
+    notes: tuple[Note, ...] = ()
 
     def downstream_of(self, name: str) -> tuple[Node, ...]:
         """All tables that depend on a topic or table, directly or through others, in order."""
@@ -223,10 +226,10 @@ def _source_of(rule: Rule | Author) -> str:
     """What a function does, as text: comments, docstring and decorators do not count."""
     if isinstance(rule, str):
         return rule
-    text: str | None = getattr(rule, "source_text", None)
-    if text is not None:
-        # It stands for a function of an imported program, which it calls.
-        return text
+    code = getattr(rule, "code", None)
+    if isinstance(code, str):
+        # A SELECT, which knows what its text is without comments.
+        return repr((code, getattr(rule, "columns", ())))
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(rule)))
     except (OSError, TypeError, SyntaxError):

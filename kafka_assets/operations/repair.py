@@ -67,6 +67,13 @@ def accept_loss(
     """
     if not reason.strip():
         raise OperationRefused("a loss is accepted for a reason", fix="say it with --because")
+    if node.flows:
+        return tuple(
+            gone
+            for part in node.parts
+            if part.topics
+            for gone in accept_loss(part, settings, reason=reason, by=by, run_id=run_id)
+        )
     with lease(node, settings, run_id or "accept-loss"):
         state = _topic_state(node, settings)
         table = LakeTable.existing(node.path)
@@ -139,9 +146,16 @@ def repair(
         OperationRefused: A checkpoint cannot be made anew from this table's rows.
         LeaseHeld: A run is writing the table.
     """
+    if node.flows:
+        flows = [
+            f"flow {part.flow.name}: " + repair(part, settings, accept=accept, by=by, run_id=run_id)
+            for part in node.parts
+            if part.flow is not None
+        ]
+        return "; ".join(flows)
     with lease(node, settings, run_id or "repair"):
         table = LakeTable.existing(node.path)
-        reads_topic = isinstance(next(iter(node.upstreams.values())), Topic)
+        reads_topic = bool(node.topics)
         state = _topic_state(node, settings) if reads_topic else None
         done: list[str] = []
         while len(done) < 5:
@@ -274,8 +288,8 @@ def _lost(state: TopicState, saved: Mapping[int, int]) -> tuple[Lost, ...]:
 
 
 def _topic_state(node: Node, settings: Settings) -> TopicState:
-    upstream = next(iter(node.upstreams.values()))
-    if not isinstance(upstream, Topic) or len(node.upstreams) != 1:
+    upstream = node.only_stream
+    if not isinstance(upstream, Topic):
         raise OperationRefused(
             f"table {node.name!r} reads no topic, so no records of one can be lost",
             fix=f"kafka-assets reset {node.name} builds it anew from its upstream",

@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from kafka_assets.declarations import Topic
@@ -21,6 +22,7 @@ from kafka_assets.errors import LakeError, OperationRefused
 from kafka_assets.graph import Node, Outside
 from kafka_assets.operations.letters import OPEN, Filter, Letter, find, mark
 from kafka_assets.settings import Settings
+from kafka_assets.streaming.checkpoint import Checkpoint
 from kafka_assets.streaming.creating import ensure_table
 from kafka_assets.streaming.expectations import checked
 from kafka_assets.streaming.isolation import is_about_rows, raising_rows, within
@@ -96,6 +98,12 @@ def replay(
         PlanError: The function does not fit its inputs.
         LakeError: The table cannot be written; its letters stay open.
     """
+    if node.flows:
+        parts = [
+            replay(part, session, settings, wanted, by=by, run_id=run_id, dry_run=dry_run)
+            for part in node.parts
+        ]
+        return reduce(_both, parts)
     planned = plan_table(node, session)
     records = _reads_records(node, planned.schema.names)
     if node.table.kind != "streaming_table" or not (planned.has_source or records):
@@ -110,9 +118,15 @@ def replay(
         if LakeTable.open(node.path) is None:
             return ReplayReport(node.name, replay_id, 0, 0, {}, 0, dry=dry_run)
         finished = 0 if dry_run else _finish_interrupted(node, by)
-        letters = [x for x in find(node, wanted) if x.status in OPEN]
+        letters = [x for x in _of_flow(node, find(node, wanted)) if x.status in OPEN]
         table = ensure_table(
-            session, node.path, planned.schema, name=node.name, properties={}, comment=None
+            session,
+            node.path,
+            planned.schema,
+            name=node.name,
+            properties={},
+            comment=None,
+            options=node.table.options,
         )
         run = Run(node, session, settings, run_id, planned, table)
         attempt = _Attempt(run, batch_spec(run), letters, records)
@@ -144,6 +158,26 @@ def replay(
         )
         mark(node, dead, "still_dead", reason=lambda x: attempt.reasons[x.at], **same)
         return report
+
+
+def _of_flow(node: Node, letters: Sequence[Letter]) -> list[Letter]:
+    """The letters that a flow wrote; all of them for a table that has a function of its own."""
+    if node.flow is None:
+        return list(letters)
+    query_id = Checkpoint.read(node.checkpoint).query_id
+    return [letter for letter in letters if letter.values["query_id"] == query_id]
+
+
+def _both(one: ReplayReport, other: ReplayReport) -> ReplayReport:
+    """What was done for two flows of a table."""
+    return replace(
+        one,
+        tried=one.tried + other.tried,
+        replayed=one.replayed + other.replayed,
+        still_dead=Counter(one.still_dead) + Counter(other.still_dead),
+        rows=one.rows + other.rows,
+        finished=one.finished + other.finished,
+    )
 
 
 def _finish_interrupted(node: Node, by: str | None) -> int:

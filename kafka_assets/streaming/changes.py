@@ -23,7 +23,7 @@ from kafka_assets.streaming.merge import REMOVE, merge, same
 from kafka_assets.streaming.spec import BatchSpec
 
 START, END = "__START_AT", "__END_AT"
-OWN = ("_source", "_key", "_headers")
+OWN = ("_source", "_key", "_headers", "_tombstone")
 """Columns that say where a change came from; a target has them only when they are asked for."""
 
 

@@ -228,8 +228,8 @@ def _rows_of_upstreams(node: Node, ours: list[Commit]) -> int | None:
 def _rows_of_upstream(node: Node, ours: list[Commit]) -> int | None:
     """Rows that the upstream table's own commits say it got between two positions of the stream.
 
-    None where that cannot be known: for a topic, behind a view, for a first read of a table that was there
-    before, and for batches that ended in the middle of a commit.
+    None where that cannot be known: for a topic, behind a view, for a first read of a table that
+    was there before, and for batches that ended in the middle of a commit.
     """
     upstream = node.only_stream
     if upstream is None or isinstance(upstream, Topic) or upstream.name not in node.upstreams:

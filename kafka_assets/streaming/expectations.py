@@ -22,7 +22,10 @@ def checked(spec: BatchSpec, returned: DataFrame) -> DataFrame:
         spec: The rules.
         returned: What the author's function returned.
     """
-    broken = [rule.broken().alias(f"_broken_{i}") for i, rule in enumerate(spec.rules)]
+    looked_at = ~F.col("_tombstone") if "_tombstone" in returned.columns else F.lit(True)
+    broken = [
+        (rule.broken() & looked_at).alias(f"_broken_{i}") for i, rule in enumerate(spec.rules)
+    ]
     dies = [F.col(f"_broken_{i}") for i, rule in enumerate(spec.rules) if rule.action == "drop"]
     with_rules = returned.select("*", *broken)
     return with_rules.withColumn("_dead", reduce(Column.__or__, dies, F.lit(False)))

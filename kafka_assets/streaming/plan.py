@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-OURS = ("_source", "_key", "_headers")
+OURS = ("_source", "_key", "_headers", "_tombstone")
 """Columns that begin with an underscore and that a table may have."""
 
 CHANGE_COLUMNS = {
@@ -37,7 +37,7 @@ CHANGE_COLUMNS = {
 
 OF_BATCHES = re.compile(
     r"_(broken_\d+|dead|undecodable|raw|decoded|seq|at|gone|cleared|clears|removed|row|n|next|life"
-    r"|begins|state|source|key|headers)"
+    r"|begins|state|source|key|headers|tombstone)"
 )
 """Columns that a batch adds for itself. A table of an imported program may have others with _."""
 
@@ -162,16 +162,21 @@ def decoded_frame(raw: DataFrame, node: Node) -> DataFrame:
 
     if node.payload is None:
         return raw
+    keeps = node.table.json.tombstones == "keep"
     dies = F.col("_undecodable")
     for rule in _foreseen(node):
         dies = dies | ~F.coalesce(rule, F.lit(False))
     from_topic = isinstance(node.only_stream, Topic)
     decoded = decode_json(raw, "value", node.payload, node.table.json)
+    if keeps:
+        told = F.col("value").isNotNull()
+        decoded = decoded.withColumn("_undecodable", F.col("_undecodable") & told)
     rows = decoded.select(
         "_decoded.*",
         F.struct("topic", "partition", "offset", "timestamp").alias("_source"),
         F.col("key").alias("_key"),
         F.col("headers").alias("_headers"),
+        *([F.col("value").isNull().alias("_tombstone")] if keeps else []),
         F.col("value").alias("_raw"),
         "_undecodable",
     )
@@ -299,7 +304,7 @@ def _refuse_names(node: Node, schema: StructType) -> None:
 
 def _is_imported(node: Node) -> bool:
     """Whether a table comes from a program of another product, or only passes such rows on."""
-    if hasattr(node.table.function, "source_text"):
+    if hasattr(node.table.function, "of_program"):
         return True
     passes_on = node.table.changes is not None
     return passes_on and any(

@@ -54,11 +54,7 @@ def named_errors(node: Node) -> Iterator[None]:
         own = type(error).__module__.partition(".")[0]
         if own not in ("py4j", "grpc") and not isinstance(error, ConnectionError | EOFError):
             raise
-        raise RunFailed(
-            f"table {node.name!r}: Spark's process ended or does not answer any more "
-            f"({type(error).__name__}); batches committed before are kept",
-            fix="run again in a new process: the run continues where it stopped",
-        ) from error
+        raise _engine_gone(node, type(error).__name__, "") from error
 
 
 def start_query(start: Callable[[], StreamingQuery], node: Node) -> StreamingQuery:
@@ -207,6 +203,14 @@ def _gist(text: str) -> str:
     return causes[-1][:500] if causes else head[:500]
 
 
+def _engine_gone(node: Node, found: str, text: str) -> KafkaAssetsError:
+    return RunFailed(
+        f"table {node.name!r}: Spark's process ended or does not answer any more ({found}); "
+        "batches committed before are kept",
+        fix="run again in a new process: the run continues where it stopped",
+    )
+
+
 def _full_disk(node: Node, found: str, text: str) -> KafkaAssetsError:
     return LakeError(
         f"table {node.name!r}: no space left on the disk of {node.path}; the batch that did "
@@ -283,6 +287,7 @@ def _upstream_files_gone(node: Node, found: str, text: str) -> KafkaAssetsError:
 
 
 _KNOWN = (
+    (r"RETRIES_EXCEEDED|StatusCode\.UNAVAILABLE|INVALID_HANDLE\.SESSION_\w+", _engine_gone),
     (r"No space left on device", _full_disk),
     (r"AccessDeniedException|Permission denied|Read-only file system", _no_permission),
     # Spark 4.0 writes the texts of these errors, not their names.

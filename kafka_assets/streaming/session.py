@@ -135,10 +135,17 @@ def _property(value: str) -> str:
 
 
 def _connect(session_type: type[SparkSession], settings: Settings) -> SparkSession:
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
     remote = str(settings.spark.remote)
     try:
-        session: SparkSession = session_type.builder.remote(remote).getOrCreate()
-        session.conf.set("spark.sql.session.timeZone", "UTC")
+        builder: Any = session_type.builder
+        remote_session: Any = builder.remote(remote).getOrCreate()
+        # The default waits ten minutes for a server that is gone; this, about one.
+        patience = DefaultPolicy(max_retries=9, max_backoff=10_000)
+        remote_session.client.set_retry_policies([patience])
+        remote_session.conf.set("spark.sql.session.timeZone", "UTC")
+        session: SparkSession = remote_session
     except Exception as error:
         raise RunFailed(
             f"the Spark Connect server at {remote} does not answer: {error}",

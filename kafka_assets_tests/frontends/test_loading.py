@@ -297,6 +297,20 @@ def test_commands_of_sql_that_only_choose_a_place_or_set_something_are_taken(
     assert note.text == "'USE CATALOG main' is not needed: tables are read by their names"
 
 
+def test_a_file_of_sql_is_taken_in_by_the_same_word(tmp_path: Path) -> None:
+    (tmp_path / "shop.sql").write_text(
+        "CREATE OR REFRESH STREAMING TABLE raw AS SELECT * FROM STREAM read_kafka("
+        "bootstrapServers => '127.0.0.1:9092', subscribe => 'orders');\n"
+        "CREATE OR REFRESH MATERIALIZED VIEW counted AS SELECT count(*) AS n FROM raw;\n"
+    )
+    module = ModuleType("team_shop")
+    text = "import kafka_assets as ka\nloaded = ka.program('shop.sql')\n"
+    exec(compile(text, str(tmp_path / "pipeline.py"), "exec"), vars(module))
+    assert edges(module.loaded) == {("orders", "raw"), ("raw", "counted")}
+    graph = build_graph([module], ka.Settings(lake=str(tmp_path / "lake")))
+    assert list(graph.tables) == ["raw", "counted"]
+
+
 def test_options_that_a_file_of_sql_does_not_take_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DeclarationError, match="are for programs in Python"):
         ka.program(tmp_path / "tables.sql", layers={"a": "gold"})

@@ -188,6 +188,21 @@ def test_a_stream_at_the_top_and_totals_of_all_rows_run_unchanged(
     assert program.rows("band_minutes", "band", "mean") == [("b1", 70.0), ("b2", 100.0)]
 
 
+def test_watermarks_keep_doubles_out_and_close_windows_as_they_are_written(
+    spark: SparkSession, settings: Settings
+) -> None:
+    program = Run(spark, settings, "iot_dedupe.py", conf={"env": "test"})
+    reading = {"device": "d1", "temp": 20.0, "at": "2026-11-20T10:10:00Z"}
+    hot = {**reading, "temp": 500.0, "at": "2026-11-20T10:11:00Z"}
+    program.produce(
+        "iot-test-readings", reading, reading, hot, {**reading, "at": "2026-11-20T10:40:00Z"}
+    )
+    program.run()
+    assert program.rows("readings_once", "device", "temp") == [("d1", 20.0), ("d1", 20.0)]
+    assert program.rows("readings_by_minute", "device", "mean") == [("d1", 20.0)]
+    assert [at.minute for (at,) in program.rows("last_seen", "seen")] == [40]
+
+
 def consumed(bootstrap: str, topic: str, count: int) -> list[tuple[bytes | None, Any]]:
     """The first records of a topic: key, and value as JSON."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "programs"})

@@ -39,6 +39,7 @@ class Setup:
         most_offsets: Most records of a bronze batch.
         without: Protections that are switched off in the worker.
         jvm: Further options of its JVM.
+        remote: A Spark Connect server; None for an engine of the worker's own.
     """
 
     lake: Path
@@ -47,6 +48,7 @@ class Setup:
     most_offsets: int = 1_000_000
     without: tuple[str, ...] = ()
     jvm: tuple[str, ...] = ()
+    remote: str | None = None
 
     def command(self) -> list[str]:
         """The worker's command line."""
@@ -58,6 +60,8 @@ class Setup:
         }
         named = [str(part) for pair in options.items() for part in pair]
         off = ["--without", *self.without] if self.without else []
+        if self.remote is not None:
+            named += ["--remote", self.remote]
         program = [sys.executable, "-m", "kafka_assets_tests.reliability.worker"]
         return [*program, *named, *off, *(f"--jvm={option}" for option in self.jvm)]
 
@@ -73,6 +77,7 @@ class Worker:
         self.setup = setup
         self._log = (setup.lake.parent / "workers.log").open("ab")
         self._children: list[psutil.Process] = []
+        self._ready = False
         self._lines: queue.Queue[str] = queue.Queue()
         self._process = subprocess.Popen(
             setup.command(),
@@ -104,9 +109,10 @@ class Worker:
 
     def await_ready(self) -> Self:
         """Wait until its session is up; returns at once when it has been."""
-        if not self._children:
+        if not self._ready:
             line = self.answer()
             assert line == "ready", f"the worker did not start: {line}\n{self.log_tail()}"
+            self._ready = True
             self._children = psutil.Process(self._process.pid).children(recursive=True)
         return self
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
@@ -17,9 +18,27 @@ from kafka_assets.settings import Settings
 from kafka_assets.streaming.session import session_conf
 
 
+@dataclass(frozen=True)
+class Server:
+    """A running server.
+
+    Attributes:
+        address: Its `sc://` address.
+        process: The JVM.
+    """
+
+    address: str
+    process: subprocess.Popen[bytes]
+
+    def kill(self) -> None:
+        """SIGKILL it."""
+        self.process.kill()
+        self.process.wait()
+
+
 @contextmanager
-def connect_server(settings: Settings, log: Path) -> Iterator[str]:
-    """Run a server with the product's own session settings; gives its `sc://` address."""
+def connect_server(settings: Settings, log: Path) -> Iterator[Server]:
+    """Run a server with the product's own session settings."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -45,7 +64,7 @@ def connect_server(settings: Settings, log: Path) -> Iterator[str]:
         )
         try:
             _wait(port, process, log)
-            yield f"sc://127.0.0.1:{port}"
+            yield Server(f"sc://127.0.0.1:{port}", process)
         finally:
             process.terminate()
             process.wait(timeout=30)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
@@ -195,3 +196,53 @@ def test_changes_that_change_nothing_finish_their_batch(
     customers.send([Change("a", 3, "put", 7)])
     customers.run()
     assert customers.present() == {"a": (7, None)}
+
+
+def test_the_newest_record_of_each_key_counts_tombstones_delete_and_bad_records_change_nothing(
+    spark: SparkSession, settings: Settings, topic_name: str
+) -> None:
+    from types import ModuleType
+
+    from kafka_assets.graph import build_graph
+
+    bootstrap = settings.kafka.bootstrap_servers
+    assert settings.schemas is not None
+    (settings.schemas / "change.ddl").write_text("name STRING, age INT", encoding="utf-8")
+    create_topic(bootstrap, topic_name)
+    module = ModuleType("people")
+    source = """
+import kafka_assets as ka
+topic = ka.kafka_topic(TOPIC, name="records")
+
+@ka.latest_per_key(layer="silver", schema="change.ddl")
+@ka.expect_or_drop("of_age", "age >= 18")
+def people(records):
+    return records
+"""
+    module.__dict__["TOPIC"] = topic_name
+    exec(compile(source, "people.py", "exec"), module.__dict__)
+    graph = build_graph([module], settings)
+
+    def send(*records: tuple[str, str | None]) -> None:
+        producer = Producer({"bootstrap.servers": bootstrap, "acks": "all"})
+        for key, value in records:
+            producer.produce(topic_name, value, key)
+        assert producer.flush(30) == 0
+
+    def people() -> list[tuple[bytes, str, int]]:
+        rows = DeltaTable(graph.tables["people"].path).to_pyarrow_table().to_pylist()
+        return sorted((row["_key"], row["name"], row["age"]) for row in rows)
+
+    ada, grace = '{"name": "Ada", "age": 36}', '{"name": "Grace", "age": 45}'
+    send(("a", ada), ("g", grace), ("x", '{"name": "Max", "age": 7}'))
+    run_graph(graph, spark, settings)
+    assert people() == [(b"a", "Ada", 36), (b"g", "Grace", 45)]
+    send(("g", None), ("a", '{"name": "Ada", "age": 37}'), ("a", "not JSON"), ("y", None))
+    reports = run_graph(graph, spark, settings)
+    assert people() == [(b"a", "Ada", 37)]
+    assert reports["people"].extra["removed"] == 1
+    letters = DeltaTable(graph.tables["people_changes"].dead_letters_path).to_pyarrow_table()
+    assert sorted(letters.column("value").to_pylist()) == [
+        b"not JSON",
+        b'{"name": "Max", "age": 7}',
+    ]

@@ -16,23 +16,25 @@ from kafka_assets.settings import Settings
 from kafka_assets_tests.streaming.connect_server import connect_server
 
 CORE = (
-    "test_events_reach_silver_gold_and_the_dead_letters",
-    "test_a_second_run_without_new_data_changes_nothing",
-    "test_a_late_row_corrects_its_window_and_no_other",
-    "test_a_broken_fail_rule_commits_nothing_of_its_batch",
-    "test_a_batch_that_reached_the_table_is_not_written_again",
+    "test_run.py::test_events_reach_silver_gold_and_the_dead_letters",
+    "test_run.py::test_a_second_run_without_new_data_changes_nothing",
+    "test_run.py::test_a_broken_fail_rule_commits_nothing_of_its_batch",
+    "test_run.py::test_a_batch_that_reached_the_table_is_not_written_again",
+    "test_changes.py::test_readers_of_the_change_feed_get_each_change_once",
+    "test_stateful.py::test_an_updated_aggregate_is_the_same_after_one_run_and_after_many",
+    "test_sinks.py::test_rows_go_to_a_topic_and_to_a_delta_table_outside_of_the_lake",
 )
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("broker")
 def test_the_core_of_a_run_is_the_same_on_spark_connect(tmp_path: Path, settings: Settings) -> None:
-    with connect_server(settings, tmp_path / "server.log") as address:
-        file = Path(__file__).with_name("test_run.py")
+    with connect_server(settings, tmp_path / "server.log") as server:
+        here = Path(__file__).parent
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--no-header"]
-            + [f"{file}::{name}" for name in CORE],
-            env={**os.environ, "KAFKA_ASSETS_SPARK__REMOTE": address},
+            + [str(here / name) for name in CORE],
+            env={**os.environ, "KAFKA_ASSETS_SPARK__REMOTE": server.address},
             capture_output=True,
             text=True,
             timeout=500,

@@ -69,7 +69,9 @@ def function_of(
     run.__name__ = run.__qualname__ = key.rpartition("/")[2]
     run.__doc__ = inspect.getdoc(original)
     vars(run)["__wrapped__"] = original
-    vars(run)["source_text"] = _text(original)
+    # What the graph takes for its text, and by what the plan knows where it comes from.
+    vars(run)["code"] = _text(original)
+    vars(run)["of_program"] = True
     return run
 
 

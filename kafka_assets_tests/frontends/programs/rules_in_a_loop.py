@@ -49,5 +49,5 @@ for name, about in SOURCES.items():
 
 @dlt.table
 def open_shipments():
-    unpaid = dlt.read("invoices_silver").filter("NOT paid")
+    unpaid = dlt.read("invoices_silver").filter("NOT paid").drop("loaded_at")
     return dlt.read("shipments_silver").join(unpaid, "id")

@@ -1,0 +1,238 @@
+"""Statements -> declarations, made by the same words as in Python, so that all checks apply.
+
+Files are taken together: a topic that one of them reads is known to the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kafka_assets.declarations import Declaration, Flow, Topic, create_auto_cdc_flow, kafka_topic
+from kafka_assets.declarations.model import Place
+from kafka_assets.declarations.places import check_name, written_at
+from kafka_assets.errors import DeclarationError
+from kafka_assets.frontends.sql.parse import parse
+from kafka_assets.frontends.sql.query import Query, read_query
+from kafka_assets.frontends.sql.statements import (
+    ChangesStatement,
+    Column,
+    FlowStatement,
+    Name,
+    Statement,
+    TableStatement,
+)
+from kafka_assets.frontends.sql.table import declare_table, refuse_batch_size, refuse_view_options
+from kafka_assets.frontends.sql.text import Source
+from kafka_assets.frontends.sql.using import Note, Use, use_of
+
+__all__ = ["Loaded", "Note", "load_files", "load_sql"]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What SQL files declare.
+
+    Attributes:
+        declarations: Topics that were not known before, tables, views and flows.
+        notes: What was taken differently than it is written.
+        typed: Tables that flows feed and that list types: each flow has to cast to them.
+    """
+
+    declarations: tuple[Declaration, ...]
+    notes: tuple[Note, ...]
+    typed: frozenset[str] = frozenset()
+
+
+def load_sql(path: Path) -> tuple[Declaration, ...]:
+    """The declarations of one SQL file, as if there were no other.
+
+    Raises:
+        DeclarationError: As `load_files`.
+    """
+    return load_files([path]).declarations
+
+
+def load_files(paths: Iterable[Path], topics: Iterable[Topic] = ()) -> Loaded:
+    """The declarations of SQL files.
+
+    Args:
+        paths: The files.
+        topics: Topics that are declared already; one of them is used where its Kafka topic is
+            read.
+
+    Returns:
+        Declarations, and notes on what was taken differently than it is written.
+
+    Raises:
+        DeclarationError: Something is no statement, or cannot be mapped; names the table, file,
+            line, column and the fix, and shows the line.
+    """
+    pipeline = _Pipeline({topic.topic: topic for topic in topics})
+    statements = [one for path in paths for one in parse(Source.read(path))]
+    for one in statements:
+        pipeline.read(one)
+    for one in statements:
+        if isinstance(one, FlowStatement):
+            pipeline.feed(one)
+    for one in statements:
+        with _shown(one.source):
+            pipeline.declare(one)
+    typed = {
+        one.name[-1]
+        for one in statements
+        if isinstance(one, TableStatement)
+        and one.select is None
+        and any(column.type for column in one.columns)
+    }
+    return Loaded(tuple(pipeline.declarations), tuple(pipeline.notes), frozenset(typed))
+
+
+@contextmanager
+def _shown(source: Source) -> Iterator[None]:
+    """Let an error about a place show the line that stands there."""
+    try:
+        yield
+    except DeclarationError as error:
+        file, _, position = error.where.partition(f"{source.file}:")
+        line, _, column = position.partition(":")
+        told = error.what.removeprefix(f"{error.subject} ({error.where}): ")
+        if file or not (line.isdecimal() and column.isdecimal()) or "\n" in told:
+            raise
+        shown = source.shown(Place(source.file, int(line), int(column)))
+        raise DeclarationError(
+            error.subject, error.where, f"{told}\n{shown}", fix=error.fix or "correct it"
+        ) from None
+
+
+@dataclass
+class _Pipeline:
+    """What is known so far, by name."""
+
+    topics: dict[str, Topic]
+    declarations: list[Declaration] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    queries: dict[int, Query] = field(default_factory=dict)
+    listed: dict[str, tuple[Column, ...]] = field(default_factory=dict)
+    feeds: dict[str, list[Use]] = field(default_factory=dict)
+
+    def read(self, one: Statement) -> None:
+        """Find the topics that a statement reads, and what others need to know of it."""
+        if isinstance(one, ChangesStatement):
+            return
+        if isinstance(one, TableStatement):
+            self.listed.setdefault(one.name[-1], one.columns)
+            refuse_view_options(one)
+        if one.select is None:
+            return
+        query = read_query(one.source, _subject(one), one.select)
+        self.queries[id(one)] = query
+        for relation in query.relations:
+            if relation.kafka is not None and relation.kafka.topic not in self.topics:
+                with written_at(one.source.place(relation.kafka.offset)), _shown(one.source):
+                    topic = kafka_topic(relation.kafka.topic)
+                self.topics[topic.topic] = topic
+                self.declarations.append(topic)
+
+    def feed(self, one: FlowStatement) -> None:
+        """Know what feeds a table, when all topics are known."""
+        use = self._use(one, one.name, self.queries[id(one)])
+        self.feeds.setdefault(one.target[-1], []).append(use)
+
+    def declare(self, one: Statement) -> None:
+        """Make the declarations of a statement."""
+        place = one.source.place(one.offset)
+        if isinstance(one, ChangesStatement):
+            self.declarations.append(self._changes(one, place))
+        elif isinstance(one, FlowStatement):
+            self.declarations.append(self._flow(one, place))
+        else:
+            query = self.queries.get(id(one))
+            use = None if query is None else self._use(one, one.name, query)
+            self._note_name(one, one.name)
+            if use is not None:
+                self.notes += use.notes
+            self.declarations.append(
+                declare_table(one, _subject(one), place, use, self.feeds.get(one.name[-1], []))
+            )
+
+    def _use(self, one: TableStatement | FlowStatement, name: Name, query: Query) -> Use:
+        columns = one.columns if isinstance(one, TableStatement) else ()
+        if isinstance(one, FlowStatement):
+            columns = self.listed.get(one.target[-1], ())
+        schema = isinstance(one, TableStatement) and "kafka_assets.schema" in one.properties
+        return use_of(
+            query,
+            _subject(one),
+            name[-1],
+            self.topics,
+            columns=columns,
+            partial=isinstance(one, FlowStatement),
+            comment=one.comment,
+            static=isinstance(one, TableStatement) and one.kind == "materialized_view",
+            decodes=schema,
+        )
+
+    def _flow(self, one: FlowStatement, place: Place) -> Flow:
+        use = self._use(one, one.name, self.queries[id(one)])
+        self.notes += use.notes
+        self._note_name(one, one.name)
+        self._note_name(one, one.target)
+        refuse_batch_size(one.source, _subject(one), use)
+        check_name(_subject(one), place, one.name[-1], "the flow's name")
+        return Flow(
+            name=one.name[-1],
+            target=one.target[-1],
+            function=use.function,
+            upstreams=use.function.upstreams,
+            place=place,
+            reads=dict(use.reads),
+            once=one.once,
+        )
+
+    def _changes(self, one: ChangesStatement, place: Place) -> Flow:
+        for name in (one.name, one.target, one.upstream):
+            self._note_name(one, name or ())
+        typed = [column for column in self.listed.get(one.target[-1], ()) if column.type]
+        if typed:
+            raise one.source.refused(
+                _subject(one),
+                one.offset,
+                f"the target {one.target[-1]!r} lists {typed[0].name} {typed[0].type}, and changes "
+                "are applied as they are",
+                "cast in the table that is read, and list the target's columns without types",
+            )
+        with written_at(place):
+            return create_auto_cdc_flow(
+                target=one.target[-1],
+                source=one.upstream[-1],
+                keys=one.keys,
+                sequence_by=one.sequence_by,
+                apply_as_deletes=one.deletes,
+                apply_as_truncates=one.truncates,
+                column_list=one.columns,
+                except_column_list=one.except_columns,
+                ignore_null_updates=one.ignore_nulls,
+                stored_as_scd_type=one.scd_type,
+                track_history_column_list=one.track,
+                track_history_except_column_list=one.track_except,
+                name=None if one.name is None else one.name[-1],
+            )
+
+    def _note_name(self, one: Statement, name: Name) -> None:
+        if len(name) > 1 and name[0] != "live":
+            self.notes.append(
+                Note(
+                    one.source.place(one.offset),
+                    f"{'.'.join(name)} is the table {name[-1]}: names here have no catalog and "
+                    "no schema",
+                )
+            )
+
+
+def _subject(one: Statement) -> str:
+    if isinstance(one, TableStatement):
+        return f"{'view' if one.kind == 'temporary_view' else 'table'} {one.name[-1]!r}"
+    return f"flow {(one.name or one.target)[-1]!r}"

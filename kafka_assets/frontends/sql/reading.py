@@ -1,0 +1,95 @@
+"""The functions that read from outside: the arguments of `read_kafka`, each kept or refused.
+
+A source of files would be read here too, beside `kafka_read`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from kafka_assets.errors import DeclarationError
+from kafka_assets.frontends.sql.text import Source
+
+FILES = ("read_files", "cloud_files")
+"""Functions that read files."""
+
+_ALWAYS = {
+    "startingoffsets": ("earliest", "a table has all that the topic holds"),
+    "failondataloss": ("true", "lost records stop a run"),
+    "includeheaders": ("true", "headers are always there"),
+}
+"""Options of Spark's source that have one value here, with the reason."""
+
+
+@dataclass(frozen=True)
+class KafkaRead:
+    """What `read_kafka` says.
+
+    Attributes:
+        topic: The topic's name at the broker.
+        servers: The brokers that are named, if any.
+        most: Records of a micro-batch at most.
+        offset: Where it stands.
+    """
+
+    topic: str
+    servers: str | None
+    most: int | None
+    offset: int
+
+
+def kafka_read(source: Source, subject: str, call: exp.Expr, offset: int) -> KafkaRead:
+    """The arguments of a `read_kafka`.
+
+    Raises:
+        DeclarationError: One of them cannot be kept.
+    """
+
+    def refused(what: str, fix: str) -> DeclarationError:
+        return source.refused(subject, offset, f"read_kafka: {what}", fix)
+
+    given = _arguments(call, refused)
+    servers = given.pop("bootstrapservers", None)
+    topic, most = given.pop("subscribe", None), given.pop("maxoffsetspertrigger", None)
+    for name, value in given.items():
+        allowed, why = _ALWAYS.get(name, (None, None))
+        if allowed is None:
+            raise refused(
+                f"the option {name} cannot be kept",
+                "set what the broker needs in KAFKA_ASSETS_KAFKA__..., and remove it here",
+            )
+        if value.lower() != allowed:
+            raise refused(f"{name} => '{value}': {why}", f"remove it, or write '{allowed}'")
+    if topic is None or "," in topic:
+        raise refused(
+            f"subscribe => '{topic}' names several topics" if topic else "names no topic",
+            "write subscribe => 'topic', one topic for each read_kafka; bring several together "
+            "with a CREATE FLOW for each",
+        )
+    if most is not None and not (most.isdecimal() and int(most)):
+        raise refused(f"maxOffsetsPerTrigger => {most} is no number", "write a whole number")
+    return KafkaRead(topic, servers, None if most is None else int(most), offset)
+
+
+def _arguments(call: exp.Expr, refused: Callable[[str, str], DeclarationError]) -> dict[str, str]:
+    """Name in lower case -> value."""
+    given: dict[str, str] = {}
+    for argument in call.expressions:
+        if not isinstance(argument, exp.Kwarg):
+            raise refused(f"{argument.sql()} has no name", "write subscribe => 'topic'")
+        name, value = argument.this.name, _literal(argument.expression)
+        if value is None:
+            raise refused(f"{name} is no plain value", "write a string, a number or a boolean")
+        if name.lower() in given:
+            raise refused(f"{name} is given twice", "give it once")
+        given[name.lower()] = value
+    return given
+
+
+def _literal(value: exp.Expr | None) -> str | None:
+    if isinstance(value, exp.Boolean):
+        return str(value.this).lower()
+    return str(value.this) if isinstance(value, exp.Literal) else None

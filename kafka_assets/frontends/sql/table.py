@@ -1,0 +1,216 @@
+"""CREATE TABLE and VIEW -> `Table`: the kind, layer and options, and what does not fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka_assets.declarations.common import Options, new_table
+from kafka_assets.declarations.expectations import row_rules
+from kafka_assets.declarations.model import (
+    Author,
+    Expectation,
+    Kind,
+    Place,
+    Read,
+    Table,
+    fed_by_flows,
+)
+from kafka_assets.declarations.places import written_at
+from kafka_assets.declarations.tables import WINDOW
+from kafka_assets.frontends.sql.properties import Said, said_by
+from kafka_assets.frontends.sql.statements import TableStatement
+from kafka_assets.frontends.sql.text import Source
+from kafka_assets.frontends.sql.using import Use
+
+_WINDOW = ("event_time", "window", "window_column")
+
+
+def declare_table(
+    one: TableStatement, subject: str, place: Place, use: Use | None, feeds: list[Use]
+) -> Table:
+    """Make the table of a statement.
+
+    Args:
+        one: The statement.
+        subject: The table, in messages.
+        place: Where it stands.
+        use: Its SELECT; None for a table that flows feed.
+        feeds: The SELECTs of flows that feed it.
+
+    Raises:
+        DeclarationError: Something of it is wrong, or fits no table of this kind.
+    """
+    said = said_by(one, subject)
+    kind = _kind(one, subject, said)
+    if use is None:
+        _refuse_for_flows(one, subject, said)
+    common: Options = {**said.common}
+    if use is not None and use.most is not None:
+        if kind == "temporary_view" or "max_rows_per_batch" in common:
+            refuse_batch_size(one.source, subject, use)
+        common["max_rows_per_batch"] = use.most
+    comments = {column.name: column.comment for column in one.columns if column.comment}
+    if one.comment is not None:
+        common["comment"] = one.comment
+    if comments:
+        common["column_comments"] = comments
+    if one.partitioned_by:
+        common["partition_by"] = one.partitioned_by
+    if one.clustered_by:
+        common["cluster_by"] = one.clustered_by
+    if one.private:
+        common["private"] = True
+    function: Author = fed_by_flows if use is None else use.function
+    with written_at(place):
+        return new_table(
+            one.name[-1],
+            function,
+            kind,
+            said.layer or _layer(kind, use, feeds),
+            place,
+            common,
+            upstreams=() if use is None else use.function.upstreams,
+            expectations=_expectations(one),
+            reads=_reads(one, subject, said, use),
+            **said.own,
+        )
+
+
+def refuse_batch_size(source: Source, subject: str, use: Use) -> None:
+    """Refuse maxOffsetsPerTrigger where something else says how large batches are.
+
+    Raises:
+        DeclarationError: `read_kafka` has it.
+    """
+    if use.most is not None:
+        raise source.refused(
+            subject,
+            use.offset,
+            "maxOffsetsPerTrigger here: the table that is written says how large batches are",
+            "set TBLPROPERTIES ('kafka_assets.max_rows_per_batch' = ...) on that table",
+        )
+
+
+def refuse_view_options(one: TableStatement) -> None:
+    """Refuse what a temporary view, which has no files and no rows of its own, cannot have.
+
+    Raises:
+        DeclarationError: Names it, and where it belongs.
+    """
+    if one.kind != "temporary_view":
+        return
+    subject = f"view {one.name[-1]!r}"
+    for rule in one.constraints:
+        raise one.source.refused(
+            subject,
+            rule.offset,
+            f"has the expectation {rule.name!r}, and no rows of its own to keep or drop",
+            "put the expectation on the tables that read the view",
+        )
+    for column in one.columns:
+        raise one.source.refused(
+            subject,
+            column.offset,
+            "a list of columns on a view",
+            "name the columns in its SELECT: expression AS name",
+        )
+    for what, given in (
+        ("PARTITIONED BY", one.partitioned_by),
+        ("CLUSTER BY", one.clustered_by),
+        ("TBLPROPERTIES", one.properties),
+    ):
+        if given:
+            raise one.source.refused(
+                subject,
+                one.offset,
+                f"{what} on a view, which has no files",
+                "put it on the tables that read the view",
+            )
+
+
+def _kind(one: TableStatement, subject: str, said: Said) -> Kind:
+    """A streaming table with `event_time` and `window` is a windowed one."""
+    given = [word for word in _WINDOW if word in said.own]
+    if not given:
+        _refuse_own(one, subject, said)
+        return one.kind
+    offset = one.properties[f"kafka_assets.{given[0]}"].offset
+    for word in ("event_time", "window"):
+        if word not in given:
+            raise one.source.refused(
+                subject,
+                offset,
+                f"'kafka_assets.{given[0]}' without 'kafka_assets.{word}'",
+                f"add 'kafka_assets.{word}'",
+            )
+    if one.kind != "streaming_table" or "keys" in said.own or one.select is None:
+        raise one.source.refused(
+            subject,
+            offset,
+            f"'kafka_assets.{given[0]}' fits a STREAMING TABLE with AS SELECT, without keys",
+            "remove it",
+        )
+    if not WINDOW.fullmatch(said.own["window"]):
+        raise one.source.refused(
+            subject,
+            one.properties["kafka_assets.window"].offset,
+            f"window={said.own['window']!r} is no length of time",
+            "write a number and a unit, such as '1 hour'",
+        )
+    return "windowed_table"
+
+
+def _reads(one: TableStatement, subject: str, said: Said, use: Use | None) -> Mapping[str, Read]:
+    """How upstreams are read: of a stream, a property may ask for its change feed."""
+    reads = {} if use is None else dict(use.reads)
+    for name, asked in said.changes.items():
+        streamed = use is not None and name in use.function.upstreams and name not in reads
+        if asked.value != "changes" or not streamed or one.kind == "materialized_view":
+            raise one.source.refused(
+                subject,
+                asked.offset,
+                f"'kafka_assets.reads.{name}' = {asked.value!r} does not fit what the SELECT reads",
+                f"write 'changes', of what it reads by STREAM({name})",
+            )
+        reads[name] = "changes"
+    return reads
+
+
+def _refuse_own(one: TableStatement, subject: str, said: Said) -> None:
+    if one.kind == "materialized_view" and "keys" in said.own:
+        raise one.source.refused(
+            subject,
+            one.properties["kafka_assets.keys"].offset,
+            "keys on a materialized view, which is computed whole",
+            "use a STREAMING TABLE, or remove it",
+        )
+
+
+def _refuse_for_flows(one: TableStatement, subject: str, said: Said) -> None:
+    for word in said.own:
+        key = next(k for k in one.properties if k.startswith(f"kafka_assets.{word}"))
+        raise one.source.refused(
+            subject,
+            one.properties[key].offset,
+            f"{key!r} on a table that flows feed",
+            "decode and aggregate in a table of its own, and let the flow read that",
+        )
+
+
+def _layer(kind: Kind, use: Use | None, feeds: list[Use]) -> str:
+    uses = feeds if use is None else [use]
+    if kind == "temporary_view":
+        return "silver"
+    if any(one.topic for one in uses):
+        return "bronze"
+    if kind != "streaming_table" or any(one.aggregates for one in uses):
+        return "gold"
+    return "silver"
+
+
+def _expectations(one: TableStatement) -> tuple[Expectation, ...]:
+    found: list[Any] = []
+    for rule in one.constraints:
+        found += row_rules({rule.name: rule.condition}, rule.action, one.source.place(rule.offset))
+    return tuple(found)

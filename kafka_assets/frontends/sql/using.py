@@ -1,0 +1,194 @@
+"""A SELECT with its names resolved: the function that runs it, and how it reads its upstreams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from kafka_assets.declarations.model import Place, Read, Topic
+from kafka_assets.frontends.sql.function import SqlFunction
+from kafka_assets.frontends.sql.query import Query
+from kafka_assets.frontends.sql.relations import Relation
+from kafka_assets.frontends.sql.statements import Column
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that was taken differently than it is written.
+
+    Attributes:
+        place: Where it stands.
+        what: What it is taken for.
+        servers: Brokers that the text names: nothing differs when they are those of the settings.
+    """
+
+    place: Place
+    what: str
+    servers: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.what}"
+
+
+@dataclass(frozen=True)
+class Use:
+    """How a table, view or flow uses a SELECT.
+
+    Attributes:
+        function: Runs it.
+        reads: Upstream -> how it is read, where that is not as a stream.
+        topic: Whether it reads a topic.
+        aggregates: Whether rows are brought together.
+        most: Records of a micro-batch at most, where `read_kafka` says so.
+        notes: What was taken differently.
+        offset: Where the SELECT begins.
+    """
+
+    function: SqlFunction
+    reads: Mapping[str, Read]
+    topic: bool
+    aggregates: bool
+    most: int | None
+    notes: tuple[Note, ...]
+    offset: int
+
+
+def use_of(
+    query: Query,
+    subject: str,
+    name: str,
+    topics: Mapping[str, Topic],
+    *,
+    columns: tuple[Column, ...],
+    partial: bool,
+    comment: str | None,
+    static: bool,
+    decodes: bool,
+) -> Use:
+    """Resolve the names of a SELECT.
+
+    Args:
+        query: The SELECT.
+        subject: What it belongs to, for messages.
+        name: Name of the table, view or flow.
+        topics: Kafka's name of a topic -> the topic.
+        columns: The columns that are listed.
+        partial: The SELECT may lack some of them.
+        comment: The description.
+        static: Everything is read as it is: a materialized view.
+        decodes: The function gets a topic's records decoded.
+
+    Raises:
+        DeclarationError: It reads nothing, or something in two ways.
+    """
+    if not query.relations:
+        raise query.source.refused(
+            subject, query.offset, "its SELECT reads no topic and no table", "add FROM name"
+        )
+    relations = _with_streamed_topic(query, static)
+    reads: dict[str, Read] = {}
+    for given, relation in zip(query.relations, relations, strict=True):
+        if static and relation.stream:
+            raise query.source.refused(
+                subject,
+                relation.start,
+                "STREAM in a materialized view, which reads everything as it is",
+                "remove STREAM, or use a STREAMING TABLE",
+            )
+        upstream = _upstream(relation, topics)
+        read: Read = "stream" if relation.stream else "static"
+        if reads.setdefault(upstream, read) != read:
+            raise query.source.refused(
+                subject,
+                given.start,
+                f"reads {upstream} once as a stream and once as it is",
+                "read it in one way; or read one of the two through a TEMPORARY VIEW",
+            )
+    upstreams = tuple(reads)
+    return Use(
+        function=SqlFunction(
+            name=name,
+            text=_text(query, relations, upstreams, topics, decodes),
+            upstreams=upstreams,
+            code=query.code,
+            columns=tuple((column.name, column.type) for column in columns),
+            partial=partial,
+            doc=comment,
+        ),
+        reads={} if static else {name: read for name, read in reads.items() if read != "stream"},
+        topic=any(_is_topic(relation, topics) for relation in relations),
+        aggregates=query.aggregates,
+        most=min((r.kafka.most for r in relations if r.kafka and r.kafka.most), default=None),
+        notes=tuple(_notes(query, relations)),
+        offset=query.offset,
+    )
+
+
+def _with_streamed_topic(query: Query, static: bool) -> tuple[Relation, ...]:
+    """A topic that is all that is read is read as a stream, with the word STREAM or without."""
+    only = query.relations[0]
+    if static or len(query.relations) > 1 or only.kafka is None:
+        return query.relations
+    return (replace(only, stream=True),)
+
+
+def _upstream(relation: Relation, topics: Mapping[str, Topic]) -> str:
+    if relation.kafka is not None:
+        return topics[relation.kafka.topic].name
+    return relation.name[-1]
+
+
+def _is_topic(relation: Relation, topics: Mapping[str, Topic]) -> bool:
+    return _upstream(relation, topics) in {topic.name for topic in topics.values()}
+
+
+def _text(
+    query: Query,
+    relations: tuple[Relation, ...],
+    upstreams: tuple[str, ...],
+    topics: Mapping[str, Topic],
+    decodes: bool,
+) -> str:
+    """The author's text with placeholders in place of what it reads."""
+    written, at = "", query.offset
+    for relation in relations:
+        written += _literal(query.source.text[at : relation.start])
+        frame = f"{{frame_{upstreams.index(_upstream(relation, topics))}}}"
+        if query.timestamp_type and not decodes and _is_topic(relation, topics):
+            # No value of a user is in it.
+            frame = f"(SELECT *, timestamp_type AS timestampType FROM {frame})"  # noqa: S608
+        alias = "" if relation.alias is None else f" AS `{_literal(relation.alias)}`"
+        written, at = f"{written}{frame}{alias}", relation.end
+    return written + _literal(query.source.text[at : query.end])
+
+
+def _literal(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _notes(query: Query, relations: tuple[Relation, ...]) -> list[Note]:
+    found = []
+    for given, relation in zip(query.relations, relations, strict=True):
+        place = query.source.place(given.start)
+        if len(relation.name) > 1:
+            full = ".".join(relation.name)
+            found.append(
+                Note(
+                    place,
+                    f"{full} is the table {relation.name[-1]}: names here have no catalog and no "
+                    "schema",
+                )
+            )
+        if relation.kafka is not None and relation.kafka.servers is not None:
+            servers = relation.kafka.servers
+            found.append(
+                Note(
+                    place,
+                    f"the brokers {servers} are not used: KAFKA_ASSETS_KAFKA__BOOTSTRAP_SERVERS "
+                    "says where topics are",
+                    servers,
+                )
+            )
+        if relation.stream and not given.stream:
+            found.append(Note(place, "read_kafka is read as a stream: STREAM read_kafka(...)"))
+    return found
