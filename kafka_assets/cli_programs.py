@@ -23,7 +23,9 @@ Pairs = list[str] | None
 
 
 def import_program(
-    path: Annotated[Path, typer.Argument(help="A DLT or Spark pipelines program, or a folder.")],
+    path: Annotated[
+        Path, typer.Argument(help="A DLT or Spark pipelines program, a folder of them, or SQL.")
+    ],
     layer: Annotated[
         Pairs, typer.Option(help="Another layer than the derived one.", metavar="TABLE=LAYER")
     ] = None,
