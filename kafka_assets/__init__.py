@@ -40,6 +40,7 @@ from kafka_assets.declarations import (
     temporary_view,
     windowed_table,
 )
+from kafka_assets.frontends import program
 from kafka_assets.options import JsonOptions
 from kafka_assets.settings import Settings
 
@@ -79,6 +80,7 @@ __all__ = [
     "kafka_topic",
     "latest_per_key",
     "materialized_view",
+    "program",
     "rules_from",
     "streaming_table",
     "temporary_view",

@@ -17,7 +17,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from kafka_assets import __version__, cli_tables
+from kafka_assets import __version__, cli_programs, cli_tables
 from kafka_assets.errors import BrokerError, KafkaAssetsError
 
 app = typer.Typer(
@@ -271,6 +271,7 @@ def _stop_in_order() -> None:
 
 
 app.add_typer(cli_tables.dlq, name="dlq")
+app.command("import")(cli_programs.import_program)
 app.command()(cli_tables.repair)
 app.command("accept-loss")(cli_tables.accept_loss)
 app.command()(cli_tables.move)

@@ -7,6 +7,8 @@ it. Errors of Spark, Kafka or Dagster are translated where they arise, not here.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 
 class KafkaAssetsError(Exception):
     """Base of all errors raised on purpose.
@@ -29,6 +31,40 @@ class DeclarationError(KafkaAssetsError):
         super().__init__(f"{subject} ({where}): {what}", fix=fix)
         self.subject = subject
         self.where = where
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something in a program that cannot be mapped.
+
+    Attributes:
+        where: File and line.
+        what: What it is.
+        fix: What to do about it.
+    """
+
+    where: str
+    what: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}\n    {self.fix}"
+
+
+class ProgramRefused(KafkaAssetsError):
+    """A program that was written for another product cannot be mapped as it is.
+
+    Args:
+        program: Its file.
+        problems: All that cannot be mapped, each with its line.
+    """
+
+    def __init__(self, program: str, problems: tuple[Problem, ...]) -> None:
+        count = f"{len(problems)} thing{'s' * (len(problems) != 1)}"
+        listed = "\n".join(f"  {problem}" for problem in problems)
+        super().__init__(f"{program}: {count} in it cannot be mapped\n{listed}")
+        self.program = program
+        self.problems = problems
 
 
 class SettingsError(KafkaAssetsError):

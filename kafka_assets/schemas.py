@@ -72,7 +72,7 @@ def load_schema(path: Path) -> T.StructType:
     if path.suffix == ".json":
         schema = _from_json(path, text)
     elif path.suffix in (".ddl", ".sql"):
-        schema = _from_ddl(path, text)
+        schema = from_ddl(path, text)
     else:
         raise ValueError(f"{path}: a schema file ends in .json, .ddl or .sql")
     _check(path, schema)
@@ -93,7 +93,16 @@ def _from_json(path: Path, text: str) -> T.StructType:
         raise ValueError(f"{path}: not a Spark schema: {type(error).__name__} {error}") from None
 
 
-def _from_ddl(path: Path, text: str) -> T.StructType:
+def from_ddl(path: Path, text: str) -> T.StructType:
+    """Columns of a table's DDL, such as `id BIGINT NOT NULL, name STRING`, without Spark.
+
+    Args:
+        path: Where the text comes from, for messages.
+        text: The columns.
+
+    Raises:
+        ValueError: It is no DDL, or has a type that is not supported.
+    """
     try:
         table = sqlglot.parse_one(f"CREATE TABLE t (\n{text}\n)", dialect="spark")
     except SqlglotError as error:

@@ -1,5 +1,76 @@
 """Other ways to write the declarations that pipelines are made of.
 
 What is written here ends as the same frozen values as in Python; how they fit together is decided
-in `graph`.
+in `graph`. `sql` is for SQL files, `programs` for programs of Databricks' DLT and of Spark
+Declarative Pipelines. The word `program` takes either in where it is called.
 """
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kafka_assets.declarations import Topic
+from kafka_assets.declarations.places import declared
+from kafka_assets.errors import DeclarationError
+
+__all__ = ["program"]
+
+
+def program(
+    path: str | Path,
+    *,
+    layers: Mapping[str, str] | None = None,
+    conf: Mapping[str, str] | None = None,
+    tables: Mapping[str, str] | None = None,
+    topics: Sequence[Topic] = (),
+) -> Any:
+    """Take in a program of Databricks' DLT or of Spark Declarative Pipelines as it is.
+
+    Written at the top level of a pipeline module, it declares all that the program declares.
+
+    Args:
+        path: The program: a `.py` file, a notebook exported as source, an `.ipynb` notebook, a
+            folder of these, or a `.sql` file. A relative path is relative to the calling file.
+        layers: Table name -> `bronze`, `silver` or `gold`, where the layer that is derived (reads
+            a topic: bronze; aggregates or is computed whole: gold; else silver) is not meant.
+        conf: What `spark.conf.get` and `dbutils.widgets.get` answer, name -> value.
+        tables: Tables, or paths of tables, that the program reads and does not declare -> the
+            name in this graph, such as that of a `ka.external_table`.
+        topics: Topics declared elsewhere in this code location that the program reads too.
+
+    Returns:
+        What was loaded, with `declarations` and with `notes` on all that has no counterpart.
+
+    Raises:
+        ProgramRefused: Something in the program cannot be mapped; every such thing with its line.
+        DeclarationError: A table of the program cannot be declared.
+    """
+    file = Path(path)
+    if not file.is_absolute():
+        file = Path(sys._getframe(1).f_code.co_filename).resolve().parent / file
+    if file.suffix == ".sql":
+        if layers or conf or tables:
+            raise DeclarationError(
+                f"program {file.name!r}",
+                str(file),
+                "layers=, conf= and tables= are for programs in Python",
+                fix="say it in the .sql file, in TBLPROPERTIES",
+            )
+        return _sql(file, topics)
+    from kafka_assets.frontends.programs import load_program
+
+    return load_program(file, layers=layers, conf=conf, tables=tables, topics=topics)
+
+
+def _sql(file: Path, topics: Sequence[Topic]) -> Any:
+    from importlib import import_module
+
+    from kafka_assets.frontends.programs.loaded import LoadedProgram
+
+    # By its name: programs in Python need no frontend for SQL.
+    found = import_module("kafka_assets.frontends.sql").load_files([file], topics)
+    made = tuple(declared(one) for one in found.declarations)
+    return LoadedProgram(str(file), made, found.notes)

@@ -36,6 +36,12 @@ CHANGE_COLUMNS = {
 }
 """Columns that Delta adds to the change feed of a table, with their types."""
 
+OF_BATCHES = re.compile(
+    r"_(broken_\d+|dead|undecodable|raw|decoded|seq|at|gone|cleared|clears|removed|row|n|next|life"
+    r"|begins|state|source|key|headers|tombstone)"
+)
+"""Columns that a batch adds for itself. A table of an imported program may have others with _."""
+
 STATEFUL = {
     r"\bDeduplicate": "dropDuplicates",
     r"\bEventTimeWatermark": "withWatermark",
@@ -308,13 +314,25 @@ def _refuse_names(node: Node, schema: StructType) -> None:
             raise _error(
                 node, f"its function returns two columns {name!r}", "rename or drop one of them"
             )
-        if name.startswith("_") and name not in (*OURS, *CHANGE_COLUMNS, START, END):
+        known = name in (*OURS, *CHANGE_COLUMNS, START, END)
+        free = _is_imported(node) and not OF_BATCHES.fullmatch(name)
+        if name.startswith("_") and not known and not free:
             raise _error(
                 node,
                 f"its function returns the column {name!r}: names that begin with _ are reserved",
                 "give it another name",
             )
         seen.add(name.lower())
+
+
+def _is_imported(node: Node) -> bool:
+    """Whether a table comes from a program of another product, or only passes such rows on."""
+    if hasattr(node.table.function, "of_program"):
+        return True
+    passes_on = node.table.changes is not None
+    return passes_on and any(
+        isinstance(u, Node) and _is_imported(u) for u in node.upstreams.values()
+    )
 
 
 def _refuse_state(node: Node, result: DataFrame) -> None:

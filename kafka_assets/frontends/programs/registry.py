@@ -1,0 +1,161 @@
+"""What a program declares while it is executed, as it says it, before it is mapped.
+
+A registry belongs to one execution of a program. Problems are collected, not raised, so that a
+program's author sees all of them at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from kafka_assets.declarations import Action, Place
+from kafka_assets.errors import Problem
+from kafka_assets.frontends.programs.loaded import Note
+
+Word = Literal["table", "materialized_view", "view", "target"]
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A table or view as the program declares it; a `target` has no function but flows."""
+
+    name: str
+    written: str
+    word: Word
+    function: Function | None
+    place: Place
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class FlowRecord:
+    """An `append_flow` as the program declares it."""
+
+    name: str
+    target: str
+    function: Function
+    place: Place
+    once: bool
+
+
+@dataclass(frozen=True)
+class ChangesRecord:
+    """An `apply_changes` or `create_auto_cdc_flow` as the program declares it."""
+
+    target: str
+    source: str
+    options: Mapping[str, Any]
+    place: Place
+
+
+@dataclass(frozen=True)
+class SinkRecord:
+    """A `create_sink` as the program declares it."""
+
+    name: str
+    format: str
+    options: Mapping[str, str]
+    place: Place
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An expectation as the program declares it: SQL text, or a Column."""
+
+    written: str
+    rule: Any
+    action: Action
+    place: Place
+
+
+@dataclass
+class Registry:
+    """What one execution of a program declared.
+
+    Attributes:
+        folder: Where the program lies; code from there is the program's.
+        files: Names under which the program's code was compiled.
+        conf: Answers of `spark.conf.get` and of widgets.
+        brokers: Addresses from which the program reads.
+        refused_at_top: Why frames at its top cannot be read, whether or not a table uses them.
+    """
+
+    folder: Path
+    files: set[str]
+    conf: dict[str, str]
+    datasets: list[Dataset] = field(default_factory=list)
+    flows: list[FlowRecord] = field(default_factory=list)
+    changes: list[ChangesRecord] = field(default_factory=list)
+    sinks: list[SinkRecord] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    spark_conf: dict[str, str] = field(default_factory=dict)
+    rules: list[tuple[Function, Rule]] = field(default_factory=list)
+    brokers: set[str] = field(default_factory=set)
+    refused_at_top: list[Problem] = field(default_factory=list)
+
+    def problem(self, what: str, fix: str, place: Place | None = None) -> None:
+        """Keep something that cannot be mapped."""
+        one = Problem(str(place or self.place()), what, fix)
+        if one not in self.problems:
+            self.problems.append(one)
+
+    def used(self, problem: Problem) -> None:
+        """A frame at the top that cannot be read is used by a table."""
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def note(self, text: str, place: Place | None = None) -> None:
+        """Keep something that works otherwise here."""
+        one = Note(place or self.place(), text)
+        if one not in self.notes:
+            self.notes.append(one)
+
+    def place(self) -> Place:
+        """The line of the program that is running."""
+        frame = sys._getframe(1)
+        while frame.f_back is not None and not self.owns(frame.f_code.co_filename):
+            frame = frame.f_back
+        if self.owns(frame.f_code.co_filename):
+            return Place(short(frame.f_code.co_filename), frame.f_lineno)
+        return Place(short(str(self.folder)), 1)
+
+    def owns(self, file: str) -> bool:
+        """Whether a file is the program's, or a module beside it."""
+        return file in self.files or Path(file).is_relative_to(self.folder)
+
+    def dataset(self, name: str) -> Dataset | None:
+        """The table or view of a name, however the name is written."""
+        wanted = snake(name)
+        return next((one for one in self.datasets if one.name == wanted), None)
+
+    def rules_of(self, function: Function) -> list[Rule]:
+        """The expectations on a function, in the order in which they stand."""
+        return [rule for owner, rule in self.rules if owner is function]
+
+
+def short(file: str) -> str:
+    """A file's name as people write it: relative to the working folder where it lies inside."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
+
+
+def snake(name: str) -> str:
+    """The graph's name for what a program calls so: the last part, in snake_case."""
+    last = name.replace("`", "").rpartition(".")[2].strip()
+    apart = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", last)
+    plain = re.sub(r"[^a-z0-9]+", "_", apart.lower()).strip("_")[:100].rstrip("_")
+    return plain if plain[:1].isalpha() else f"t_{plain}".rstrip("_")
+
+
+def place_of(function: Function) -> Place:
+    """Where a function of the program stands."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return Place("?", 0) if code is None else Place(short(code.co_filename), code.co_firstlineno)

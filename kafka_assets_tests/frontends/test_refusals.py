@@ -1,0 +1,223 @@
+"""What a program has that cannot be mapped is named with its line, all of it at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafka_assets.errors import DeclarationError, ProgramRefused
+from kafka_assets.frontends.programs import load_program
+from kafka_assets_tests.frontends.shown import graph_of_program, refused, written
+
+TOPIC = 'spark.readStream.format("kafka").option("subscribe", "t").load()'
+START = f"""import dlt
+from pyspark.sql import functions as F
+@dlt.table
+def t_raw(): return {TOPIC}
+"""
+
+
+def test_every_problem_is_named_with_its_own_line(tmp_path: Path) -> None:
+    program = START + (
+        "@dlt.table\n"
+        'def a(): return spark.readStream.format("cloudFiles").load("/in")\n'
+        "@dlt.table\n"
+        'def b(): return spark.read.csv("/in.csv")\n'
+        'dbutils.fs.rm("/tmp/x")\n'
+        "spark.sparkContext.setLogLevel('WARN')\n"
+        'dlt.create_streaming_table(spark.conf.get("no.such.key"))\n'
+    )
+    assert refused(tmp_path, program) == [
+        "program.py:9: dbutils.fs exists only on Databricks",
+        "program.py:10: spark.sparkContext needs a session while the program is loaded",
+        "program.py:11: the table '[no value of no.such.key]' depends on 'no.such.key', which has "
+        "no value",
+        "program.py:6: reads the source 'cloudFiles', which kafka_assets has no reader for",
+        "program.py:8: reads the source 'csv', which kafka_assets has no reader for",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (
+            'spark.readStream.format("kafka").option("subscribe", "a,b").load()',
+            "reads several topics at once: a,b",
+        ),
+        (
+            'spark.readStream.format("kafka").option("subscribePattern", "a.*").load()',
+            "reads topics by subscribepattern='a.*'",
+        ),
+        (
+            'spark.readStream.format("kafka").load()',
+            "reads Kafka without a topic",
+        ),
+        (
+            'spark.read.format("kafka").option("subscribe", "a").load()',
+            "reads a topic as a batch (spark.read)",
+        ),
+        (
+            'spark.read.table("main.crm.customers")',
+            "reads 'main.crm.customers', which the program does not declare",
+        ),
+        (
+            'dlt.read_stream("t_rwa")',
+            "reads 't_rwa', which the program does not declare",
+        ),
+        (
+            'spark.readStream.format("delta").load("/mnt/t")',
+            "reads '/mnt/t', which the program does not declare",
+        ),
+        (
+            'spark.readStream.option("startingVersion", 5).table("t_raw")',
+            "reads 't_raw' with the option startingVersion='5'",
+        ),
+        (
+            'dlt.read_stream("t_raw").join(dlt.read("t_raw"), "key")',
+            "'out' reads 't_raw' in two ways: stream and static",
+        ),
+        (
+            'dlt.read_stream("t_raw").withColumn("s", F.lit(dbutils.secrets.get("a", "b")))',
+            "a column of a table depends on 'a/b', which has no value",
+        ),
+        (
+            'dlt.read_stream("t_raw").writeStream.start("/x")',
+            ".writeStream writes by itself",
+        ),
+        (
+            f"{TOPIC}.groupBy(F.length('value')).count()",
+            "'out' aggregates a topic without a watermark, and its keys are no plain columns of "
+            "its result",
+        ),
+        (
+            'dlt.read_stream(spark.conf.get("source"))',
+            "the name of what is read depends on 'source', which has no value",
+        ),
+        (
+            'dlt.read_stream("t_raw" if spark.conf.get("env") == "dev" else "t_raw")',
+            "a decision of the program depends on 'env', which has no value",
+        ),
+        (
+            'spark.sql("INSERT INTO x SELECT 1")',
+            "spark.sql('INSERT INTO x SELECT 1') is no query",
+        ),
+        (
+            "spark.catalog.listTables()",
+            "what 'out' reads cannot be seen: Untraceable: spark.catalog needs a session",
+        ),
+    ],
+)
+def test_what_a_function_reads_and_cannot_be_read_here(
+    tmp_path: Path, body: str, problem: str
+) -> None:
+    program = f"{START}@dlt.table\ndef out():\n    return {body}\n"
+    assert refused(tmp_path, program) == [f"program.py:7: {problem}"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "problem"),
+    [
+        (
+            'dlt.apply_changes_from_snapshot(target="x", source="y", keys=["id"])',
+            "dlt.apply_changes_from_snapshot has no counterpart here",
+        ),
+        (
+            '@dlt.foreach_batch_sink(name="x")\ndef x(df, id): pass',
+            "dlt.foreach_batch_sink has no counterpart here",
+        ),
+        (
+            '@dlt.table(row_filter="f ON (x)")\ndef x(): return dlt.read("t_raw")',
+            "row_filter= of 'x' has no counterpart here",
+        ),
+        (
+            '@dlt.table(schema="a INT, b INT GENERATED ALWAYS AS (a + 1)")\n'
+            'def x(): return dlt.read("t_raw")',
+            "schema= of 'x': GENERATED ALWAYS AS (a + 1) has no counterpart here",
+        ),
+        (
+            '@dlt.table\ndef t_raw(): return dlt.read("t_raw")',
+            "'t_raw' is declared a second time; the first is at program.py:3",
+        ),
+        (
+            '@dlt.table\n@dlt.expect("good", "x >")\ndef x(): return dlt.read("t_raw")',
+            "expectation 'good': is not a valid SQL condition: 'x >': ",
+        ),
+        (
+            '@dlt.materialized_view\ndef x(): return dlt.read_stream("t_raw")',
+            "the materialized view 'x' reads 't_raw' as a stream",
+        ),
+        (
+            "@dlt.table\ndef x(): return 5",
+            "the function of 'x' returns int, no DataFrame",
+        ),
+        (
+            'dlt.create_streaming_table("x")\n'
+            'dlt.apply_changes(target="x", source="t_raw", keys=["key"], sequence_by="offset",'
+            " stored_as_scd_type=3)",
+            "flow 'x': stored_as_scd_type=3 does not exist",
+        ),
+        (
+            'dlt.create_sink("x", "kafka", {"kafka.acks": "all"})',
+            "sink 'x': a kafka sink has no topic",
+        ),
+        (
+            '@dlt.table\ndef x(): return spark.readStream.format("kafka").option("subscribe", "u")'
+            '.option("kafka.bootstrap.servers", "b:1").load().union(spark.readStream'
+            '.format("kafka").option("subscribe", "v")'
+            '.option("kafka.bootstrap.servers", "c:1").load())',
+            "reads from the broker 'c:1' besides 'b:1'",
+        ),
+        (
+            "@dlt.table\ndef x(frame): return frame",
+            "the function of 'x' takes frame",
+        ),
+        ("x = 1 / 0", "ZeroDivisionError: division by zero"),
+        ("import no_such_module", "No module named 'no_such_module'"),
+    ],
+)
+def test_what_a_program_declares_and_cannot_be_declared_here(
+    tmp_path: Path, statement: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (found,) = refused(tmp_path, f"{START}{statement}\n")
+    assert found.partition(": ")[2].startswith(problem)
+    assert found.startswith(("program.py:5: ", "program.py:6: "))
+
+
+def test_a_program_that_is_no_python_names_the_line(tmp_path: Path) -> None:
+    (found,) = refused(tmp_path, "import dlt\n@dlt.table\ndef x(:\n")
+    assert found.startswith("program.py:3: no Python: ")
+
+
+def test_a_layer_that_does_not_exist_or_is_of_no_table_is_refused(tmp_path: Path) -> None:
+    wrong = refused(tmp_path, START, layers={"t_raw": "brass", "x": "gold"})
+    assert [one.partition(": ")[2] for one in wrong] == [
+        "layers={'x': 'gold'}: the program has no such table",
+        "table 't_raw': layer='brass' does not exist",
+    ]
+
+
+def test_a_cell_of_sql_in_a_notebook_is_named(tmp_path: Path) -> None:
+    text = f"# Databricks notebook source\n{START}# COMMAND ----------\n# MAGIC %sql SELECT 1\n"
+    assert refused(tmp_path, text) == ["program.py:7: a %sql cell is not part of a Python program"]
+
+
+def test_what_is_no_program_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    for name, what in (("notes.txt", "is no program in Python"), ("none.py", "cannot be read")):
+        with pytest.raises(ProgramRefused, match=what):
+            load_program(tmp_path / name)
+    assert refused(tmp_path, "x = 1") == [f"{tmp_path}:1: declares no table"]
+
+
+def test_a_stream_from_a_rewritten_table_is_refused_when_the_graph_is_built(
+    tmp_path: Path,
+) -> None:
+    loaded = written(
+        tmp_path,
+        f"{START}@dlt.table\ndef whole(): return dlt.read('t_raw')\n"
+        "@dlt.table\ndef again(): return dlt.read_stream('whole')\n",
+    )
+    with pytest.raises(DeclarationError, match=r"program\.py:7.*streams from 'whole'"):
+        graph_of_program(loaded, tmp_path)
