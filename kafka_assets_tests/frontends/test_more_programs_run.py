@@ -1,0 +1,113 @@
+"""The rest of the example programs, unchanged, on a real broker, real Spark and real Delta."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+import kafka_assets as ka
+from kafka_assets.frontends.programs import load_program
+from kafka_assets.graph import build_graph
+from kafka_assets.settings import Settings
+from kafka_assets.streaming.run import run_graph
+from kafka_assets_tests.frontends.shown import PROGRAMS
+from kafka_assets_tests.frontends.test_programs_run import Run
+from kafka_assets_tests.helpers import module_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.usefixtures("broker", "spark"), pytest.mark.verify]
+
+
+def test_tables_made_in_a_loop_with_rules_and_a_quarantine_run_unchanged(
+    spark: SparkSession, settings: Settings
+) -> None:
+    program = Run(spark, settings, "rules_in_a_loop.py")
+    program.produce(
+        "erp.invoices", {"id": "1", "total": 5, "paid": False}, {"id": "2", "total": -1}
+    )
+    program.produce("erp.shipments", {"id": "1", "carrier": "x", "weight": 2}, {"id": "3"})
+    program.run()
+    assert program.rows("invoices_silver", "id") == [("1",)]
+    assert program.rows("invoices_quarantine", "id") == [("2",)]
+    assert program.rows("shipments_quarantine", "id") == [("3",)]
+    assert program.rows("open_shipments", "id", "carrier") == [("1", "x")]
+
+
+def test_a_stream_looks_things_up_in_its_own_and_in_another_teams_table_unchanged(
+    spark: SparkSession, settings: Settings
+) -> None:
+    options = {"tables": {"crm.main.customers": "customers"}}
+    customers = pa.table({"customer_id": ["c1"], "segment": ["gold"]})
+    write_deltalake(f"{settings.lake}/silver/customers", customers)
+    loaded = load_program(PROGRAMS / "enriched_stream.py", **options)
+    others = module_of(ka.external_table("customers", layer="silver"))
+    program = Run.__new__(Run)
+    program.spark, program.settings = spark, settings
+    program.graph = build_graph([loaded.as_module(), others], settings)
+    program.produce("products", {"product_id": "p", "title": "Tea", "price": 2.5})
+    line = {"order_id": "o", "product_id": "p", "customer_id": "c1", "quantity": 2}
+    program.produce("order-events", line, {**line, "product_id": "q", "customer_id": "c2"})
+    program.run()
+    assert program.rows("order_lines", "title", "segment", "total") == [
+        ("Tea", "gold", 5.0),
+        (None, None, None),
+    ]
+
+
+def test_a_spark_pipeline_with_a_view_and_partitions_runs_unchanged(
+    spark: SparkSession, settings: Settings
+) -> None:
+    program = Run(spark, settings, "sdp_orders.py", topics=[])
+    program.produce("orders", {"id": "1", "state": "new", "amount": 1.5}, {"id": "2", "state": "x"})
+    program.run()
+    mine = [row for row in program.rows("orders_silver", "id", "state") if row[1] == "new"]
+    assert mine == [("1", "new")]
+    assert ("new", 1) in program.rows("orders_by_state", "state", "orders")
+
+
+def test_flows_of_a_spark_pipeline_run_unchanged(spark: SparkSession, settings: Settings) -> None:
+    program = Run(spark, settings, "sdp_archive_sink.py")
+    program.produce("app-events", {"n": 1})
+    program.produce("web-events", {"n": 2}, {"n": 3})
+    # The sink is a folder of a machine that this one is not.
+    run_graph(program.graph, spark, settings, names=("events",))
+    assert [source for (source,) in program.rows("events", "source")] == [
+        "app-events",
+        "web-events",
+        "web-events",
+    ]
+
+
+def test_sessions_behind_a_watermark_and_a_udf_run_unchanged(
+    spark: SparkSession, settings: Settings
+) -> None:
+    program = Run(spark, settings, "clickstream_sessions.py")
+    click = {"user_id": "u", "url": "/a", "agent": "Mobile", "at": "2026-11-20T10:00:00Z"}
+    later = {**click, "url": "/b", "at": "2026-11-20T10:10:00Z"}
+    program.produce("web-clicks", click, later, {**click, "at": "2026-11-20T20:00:00Z"})
+    program.run()
+    program.produce("web-clicks", {**click, "at": "2026-11-20T20:01:00Z"})
+    program.run()
+    assert program.rows("sessions", "device", "clicks", "first_url") == [("mobile", 2, "/a")]
+    assert program.rows("page_views", "url", "users") == [("/a", 1), ("/b", 1)]
+
+
+def test_an_exported_notebook_runs_unchanged(spark: SparkSession, settings: Settings) -> None:
+    program = Run(spark, settings, "payments_notebook.py")
+    program.produce("payments", {"payment_id": "1", "amount": 2.5, "currency": "EUR"})
+    program.run()
+    assert program.rows("payments_silver", "payment_id", "currency") == [("1", "EUR")]
+
+
+def test_changes_of_a_spark_pipeline_run_unchanged(spark: SparkSession, settings: Settings) -> None:
+    program = Run(spark, settings, "sdp_inventory_cdc.py")
+    row = {"sku": "s", "site": "a", "stock": 5, "op": "PUT", "seq": 2}
+    program.produce("inventory", row, {**row, "stock": 9, "seq": 1}, {**row, "site": "b"})
+    program.produce("inventory", {**row, "site": "b", "op": "DELETE", "seq": 3})
+    program.run()
+    assert program.rows("inventory", "sku", "site", "stock") == [("s", "a", 5)]
