@@ -41,10 +41,11 @@ def test_tables_made_in_a_loop_with_rules_and_a_quarantine_run_unchanged(
 def test_a_stream_looks_things_up_in_its_own_and_in_another_teams_table_unchanged(
     spark: SparkSession, settings: Settings
 ) -> None:
-    options = {"tables": {"crm.main.customers": "customers"}}
     customers = pa.table({"customer_id": ["c1"], "segment": ["gold"]})
     write_deltalake(f"{settings.lake}/silver/customers", customers)
-    loaded = load_program(PROGRAMS / "enriched_stream.py", **options)
+    loaded = load_program(
+        PROGRAMS / "enriched_stream.py", tables={"crm.main.customers": "customers"}
+    )
     others = module_of(ka.external_table("customers", layer="silver"))
     program = Run.__new__(Run)
     program.spark, program.settings = spark, settings
@@ -62,7 +63,7 @@ def test_a_stream_looks_things_up_in_its_own_and_in_another_teams_table_unchange
 def test_a_spark_pipeline_with_a_view_and_partitions_runs_unchanged(
     spark: SparkSession, settings: Settings
 ) -> None:
-    program = Run(spark, settings, "sdp_orders.py", topics=[])
+    program = Run(spark, settings, "sdp_orders.py")
     program.produce("orders", {"id": "1", "state": "new", "amount": 1.5}, {"id": "2", "state": "x"})
     program.run()
     mine = [row for row in program.rows("orders_silver", "id", "state") if row[1] == "new"]

@@ -6,6 +6,7 @@ imported here, so that one mistake cannot be in both.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ class Verdict:
         altered: Numbers whose raw bytes, in bronze or the dead letters, are not those sent.
         misplaced: Bad events in silver, and good ones among the dead letters.
         gold_wrong: Hours whose row in gold is not the sum over silver.
+        kinds_wrong: Rows that tables of other kinds lack or have too many, or wrong.
         kept: Rows of silver.
         dead: Dead letters.
         undecided: Letters left out, as silver does not have their batch.
@@ -50,6 +52,7 @@ class Verdict:
     altered: tuple[int, ...]
     misplaced: tuple[int, ...]
     gold_wrong: tuple[str, ...]
+    kinds_wrong: tuple[str, ...]
     kept: int
     dead: int
     undecided: int
@@ -82,7 +85,9 @@ class Verdict:
         )
 
 
-def judge(lake: Path, ledger: Ledger, *, gold: bool = False, whole: bool = True) -> Verdict:
+def judge(
+    lake: Path, ledger: Ledger, *, gold: bool = False, whole: bool = True, kinds: bool = False
+) -> Verdict:
     """Compare bronze `raw`, silver `clean`, its dead letters and gold `hourly` with the ledger.
 
     Call it when the last run has drained the topic; before that, waiting events look lost.
@@ -91,6 +96,7 @@ def judge(lake: Path, ledger: Ledger, *, gold: bool = False, whole: bool = True)
         lake: Where the tables lie.
         ledger: What was sent.
         gold: The last run brought gold up to date too, so that it is compared.
+        kinds: The last run brought `copied`, `latest` and `totals` up to date too.
         whole: Compare the raw bytes of all of bronze too, which takes seconds a million rows;
             those of the dead letters are always compared.
     """
@@ -115,6 +121,7 @@ def judge(lake: Path, ledger: Ledger, *, gold: bool = False, whole: bool = True)
         altered=(_altered(raw, ledger) if whole else ()) + _altered(letters, ledger),
         misplaced=_misplaced(silver_ids, letters, letter_ids, ledger.dead()),
         gold_wrong=_gold_wrong(lake, clean) if gold else (),
+        kinds_wrong=_kinds_wrong(lake, clean) if kinds else (),
         kept=clean.num_rows,
         dead=letters.num_rows,
         undecided=undecided,
@@ -181,3 +188,26 @@ def _gold_wrong(lake: Path, clean: pa.Table) -> tuple[str, ...]:
     missing = want.keys() - {hour for hour, _ in have}
     doubled = len(have) - len({hour for hour, _ in have})
     return tuple(str(hour) for hour in [*wrong, *missing]) + ("doubled hour",) * doubled
+
+
+def _kinds_wrong(lake: Path, clean: pa.Table) -> tuple[str, ...]:
+    newest = clean.group_by("x").aggregate([("id", "max")]).to_pylist()
+    events = clean.group_by("hour").aggregate([("id", "count")]).to_pylist()
+    want: dict[str, Counter[tuple[Any, ...]]] = {
+        "silver/copied": Counter((id_,) for id_ in clean["id"].to_pylist()),
+        "silver/latest": Counter((row["x"], row["id_max"]) for row in newest),
+        "gold/totals": Counter((row["hour"], row["id_count"]) for row in events),
+    }
+    columns = {
+        "silver/copied": ["id"],
+        "silver/latest": ["x", "id"],
+        "gold/totals": ["hour", "events"],
+    }
+    wrong = []
+    for table, rows in want.items():
+        found = _rows(lake / table, columns[table])
+        values = zip(*[found[name].to_pylist() for name in columns[table]], strict=True)
+        have = Counter(values)
+        wrong += [f"{table} lacks {row}" for row in (rows - have)]
+        wrong += [f"{table} has {row} too often" for row in (have - rows)]
+    return tuple(wrong)

@@ -113,7 +113,9 @@ class Siege:
             self.worker.do("set bronze/raw delta.checkpointInterval 10")
         self._crew.dismiss(self._dead)
         self._dead = []
-        return judge(self.lake, self.ledger, gold="hourly" in words, whole=whole)
+        return judge(
+            self.lake, self.ledger, gold="hourly" in words, whole=whole, kinds="totals" in words
+        )
 
     def double_start(self) -> list[str]:
         """Send events, start a run in two workers at once, and return what they say."""

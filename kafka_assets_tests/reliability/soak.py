@@ -29,7 +29,7 @@ from kafka_assets_tests.reliability.siege import SEED, Siege
 from kafka_assets_tests.reliability.windows import WINDOWS
 from kafka_assets_tests.reliability.workers import GROUP, JVM, PYTHON
 
-ALL = ("raw", "clean", "hourly")
+ALL = ("raw", "clean", "hourly", "copied", "latest", "totals")
 GLANCES = 3
 """After a random kill the next worker is mostly killed too; every so many it recovers in full."""
 

@@ -41,7 +41,16 @@ SETUP = "before_first_batch"
 AFTER_COMPACTION = "after_compaction"
 """What a kill can hit beside the windows that are aimed at."""
 
-LAYERS = {"raw": "bronze", "clean": "silver", "hourly": "gold"}
+LAYERS = {
+    "raw": "bronze",
+    "clean": "silver",
+    "hourly": "gold",
+    "copied": "silver",
+    "latest": "silver",
+    "totals": "gold",
+}
+FLOWS = {"copied": "odd", "latest": "latest"}
+"""The last flow of a table that flows feed: its checkpoint is looked at."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,9 @@ class Places:
 
     @property
     def checkpoint(self) -> Path:
-        return self.lake / "_checkpoints" / LAYERS[self.table] / self.table
+        return (
+            self.lake / "_checkpoints" / LAYERS[self.table] / self.table / FLOWS.get(self.table, "")
+        )
 
     @property
     def lease(self) -> Path:
