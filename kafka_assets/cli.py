@@ -155,7 +155,7 @@ def plan() -> None:
             out.print(f"{name}: {columns}", highlight=False, soft_wrap=True)
     for error in wrong:
         show_error(error)
-    skipped = [name for name in graph.tables if name not in found]
+    skipped = [name for name in (*graph.tables, *graph.views) if name not in found]
     if skipped:
         out.print(f"not planned, because an upstream is wrong: {', '.join(skipped)}")
     if wrong:

@@ -80,14 +80,15 @@ def plan_graph(graph: Graph, session: SparkSession) -> dict[str, Planned | PlanE
     """Plan every table; a table whose upstream cannot be planned is left out.
 
     Args:
-        graph: The tables.
+        graph: The tables and views.
         session: Any session; no data is read.
 
     Returns:
-        Table name -> its plan, or what is wrong with it.
+        Name of a table or view -> its plan, or what is wrong with it.
     """
     planned: dict[str, Planned | PlanError] = {}
-    for node in graph.tables.values():
+    # A view that nothing reads is looked at as well.
+    for node in (*graph.tables.values(), *graph.views.values()):
         before = [one.source.name for one in node.inputs if isinstance(one.source, Node)]
         if not all(isinstance(planned.get(name), Planned) for name in before):
             continue
