@@ -28,6 +28,9 @@ MORE = (
     "test_stateful.py::test_an_updated_aggregate_is_the_same_after_one_run_and_after_many",
     "test_sinks.py::test_rows_go_to_a_topic_and_to_a_delta_table_outside_of_the_lake",
     "../frontends/sql/test_run.py::test_sql_and_python_tables_run_as_one_pipeline",
+    "../frontends/test_programs_run.py::test_a_medallion_program_runs_unchanged_and_again",
+    "../frontends/test_programs_run.py::test_queries_in_sql_run_unchanged",
+    "../frontends/test_programs_run.py::test_changes_of_both_types_run_unchanged",
 )
 
 
