@@ -31,7 +31,6 @@ LONGEST = (
     "streaming/test_changes.py",
     "demo/test_once.py",
     "streaming/test_flows.py",
-    "test_docs.py",
 )
 """Files that take longest go first, so that two processes come to an end at about one time."""
 

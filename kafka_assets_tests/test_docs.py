@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kafka_assets.graph import Graph, build_graph
@@ -44,6 +45,7 @@ def order(id_: str, customer: str, amount: float, at: str) -> str:
     return json.dumps({**about, "at": f"2026-11-20T{at}:00Z"})
 
 
+@pytest.mark.verify
 def test_the_examples_run(spark: SparkSession, settings: Settings) -> None:
     bootstrap = settings.kafka.bootstrap_servers
     for topic, values in {

@@ -85,6 +85,7 @@ def test_a_medallion_program_runs_unchanged_and_again(
     assert program.rows("top_customers", "customer_id", "spent") == [("c1", 15.0), (None, 20.0)]
 
 
+@pytest.mark.verify
 def test_functions_columns_and_keyed_aggregates_of_a_spark_pipeline_run_unchanged(
     spark: SparkSession, settings: Settings
 ) -> None:
@@ -98,6 +99,7 @@ def test_functions_columns_and_keyed_aggregates_of_a_spark_pipeline_run_unchange
     assert [n for _, n in program.rows("views_by_hour", "start", "views")] == [3, 1]
 
 
+@pytest.mark.verify
 def test_queries_in_sql_run_unchanged(spark: SparkSession, settings: Settings) -> None:
     program = Run(spark, settings, "sdp_queries.py")
     trip = {"driver": "ann", "km": 2.5, "at": "2026-11-20T10:10:00Z"}
@@ -112,6 +114,7 @@ def test_queries_in_sql_run_unchanged(spark: SparkSession, settings: Settings) -
     assert len(program.rows("calendar", "day", "weekend")) == 7
 
 
+@pytest.mark.verify
 def test_flows_of_several_topics_a_declared_schema_and_a_backfill_run_unchanged(
     spark: SparkSession, settings: Settings
 ) -> None:
@@ -140,6 +143,7 @@ def test_changes_of_both_types_run_unchanged(spark: SparkSession, settings: Sett
     assert program.rows("customers_by_city", "city", "count") == [("Oslo", 1)]
 
 
+@pytest.mark.verify
 def test_a_view_with_rules_and_rows_of_the_program_itself_run_unchanged(
     spark: SparkSession, settings: Settings
 ) -> None:
@@ -155,6 +159,7 @@ def test_a_view_with_rules_and_rows_of_the_program_itself_run_unchanged(
     assert program.rows("accounts_per_country", "country", "count") == [("Germany", 1)]
 
 
+@pytest.mark.verify
 def test_a_flow_to_kafka_runs_unchanged_on_the_broker_of_the_settings(
     spark: SparkSession, settings: Settings
 ) -> None:
@@ -172,6 +177,7 @@ def test_a_flow_to_kafka_runs_unchanged_on_the_broker_of_the_settings(
     assert sent == [(b"c1", {"card": "c1", "amount": 9000.0})]
 
 
+@pytest.mark.verify
 def test_a_stream_at_the_top_and_totals_of_all_rows_run_unchanged(
     spark: SparkSession, settings: Settings
 ) -> None:
@@ -188,6 +194,7 @@ def test_a_stream_at_the_top_and_totals_of_all_rows_run_unchanged(
     assert program.rows("band_minutes", "band", "mean") == [("b1", 70.0), ("b2", 100.0)]
 
 
+@pytest.mark.verify
 def test_watermarks_keep_doubles_out_and_close_windows_as_they_are_written(
     spark: SparkSession, settings: Settings
 ) -> None:

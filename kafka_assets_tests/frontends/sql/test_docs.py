@@ -46,6 +46,7 @@ def rows(graph: Graph, name: str, *columns: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(str(row[column]) for column in columns) for row in found)
 
 
+@pytest.mark.verify
 @pytest.mark.usefixtures("broker")
 def test_the_examples_run(shop: Any, spark: SparkSession, settings: Settings) -> None:
     assert settings.schemas is not None
