@@ -37,6 +37,7 @@ class Commit:
         batch_id: The query's batch.
         info: What our own commits carry in `userMetadata`.
         at: When it was made (UTC).
+        removed: Of a MERGE, the rows that it took away.
         appended: It added rows and took none away.
         restored: The version that a RESTORE went back to; None when it named a time.
     """
@@ -49,13 +50,15 @@ class Commit:
     batch_id: int | None
     at: datetime
     info: Mapping[str, Any] = field(default_factory=dict)
+    removed: int = 0
     appended: bool = False
     restored: int | None = None
 
     @property
     def changed_data(self) -> bool:
         """True when rows were added, replaced or removed."""
-        return self.operation not in _NOT_DATA and (self.rows > 0 or self.operation in _REMOVES)
+        took_away = self.removed > 0 if self.operation == "MERGE" else self.operation in _REMOVES
+        return self.operation not in _NOT_DATA and (self.rows > 0 or took_away)
 
 
 _NOT_DATA = (
@@ -70,7 +73,7 @@ _NOT_DATA = (
     "UPGRADE PROTOCOL",
     "CLUSTER BY",
 )
-_REMOVES = ("DELETE", "TRUNCATE", "RESTORE", "MERGE", "UPDATE")
+_REMOVES = ("DELETE", "TRUNCATE", "RESTORE", "UPDATE")
 
 
 class LakeTable:
@@ -278,6 +281,7 @@ def _commit(entry: Mapping[str, Any]) -> Commit:
         batch_id=None if batch is None else int(batch),
         at=datetime.fromtimestamp(int(entry.get("timestamp", 0)) / 1000, UTC),
         info=info,
+        removed=int(metrics.get("numTargetRowsDeleted", 0)),
         appended=str(parameters.get("mode", parameters.get("outputMode"))).lower() == "append",
         restored=int(parameters["version"])
         if str(parameters.get("version") or "").isdigit() and entry.get("operation") == "RESTORE"
