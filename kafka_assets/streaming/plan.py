@@ -457,7 +457,7 @@ def _window_column(node: Node, schema: StructType, inputs: Mapping[str, DataFram
     if table.event_time not in frame.columns:
         raise _error(
             node,
-            f"event_time={table.event_time!r} is no column of {', '.join(inputs)}",
+            f"event_time={table.event_time!r} is no column of {', '.join(map(repr, inputs))}",
             f"use one of {', '.join(frame.columns)}",
         )
     kinds = {f.name: f.dataType.simpleString() for f in schema.fields}
