@@ -8,14 +8,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-import kafka_assets as ka
-from kafka_assets.frontends.programs import load_program
-from kafka_assets.graph import build_graph
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.run import run_graph
-from kafka_assets_tests.frontends.shown import PROGRAMS
 from kafka_assets_tests.frontends.test_programs_run import Run
-from kafka_assets_tests.helpers import module_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +25,9 @@ def test_tables_made_in_a_loop_with_rules_and_a_quarantine_run_unchanged(
     program.produce(
         "erp.invoices", {"id": "1", "total": 5, "paid": False}, {"id": "2", "total": -1}
     )
-    program.produce("erp.shipments", {"id": "1", "carrier": "x", "weight": 2}, {"id": "3"})
+    program.produce(
+        "erp.shipments", {"id": "1", "carrier": "x", "weight": 2}, {"id": "3", "weight": -1}
+    )
     program.run()
     assert program.rows("invoices_silver", "id") == [("1",)]
     assert program.rows("invoices_quarantine", "id") == [("2",)]
@@ -43,13 +40,7 @@ def test_a_stream_looks_things_up_in_its_own_and_in_another_teams_table_unchange
 ) -> None:
     customers = pa.table({"customer_id": ["c1"], "segment": ["gold"]})
     write_deltalake(f"{settings.lake}/silver/customers", customers)
-    loaded = load_program(
-        PROGRAMS / "enriched_stream.py", tables={"crm.main.customers": "customers"}
-    )
-    others = module_of(ka.external_table("customers", layer="silver"))
-    program = Run.__new__(Run)
-    program.spark, program.settings = spark, settings
-    program.graph = build_graph([loaded.as_module(), others], settings)
+    program = Run(spark, settings, "enriched_stream.py", tables={"crm.main.customers": "customers"})
     program.produce("products", {"product_id": "p", "title": "Tea", "price": 2.5})
     line = {"order_id": "o", "product_id": "p", "customer_id": "c1", "quantity": 2}
     program.produce("order-events", line, {**line, "product_id": "q", "customer_id": "c2"})
