@@ -63,16 +63,10 @@ def write_dead_letters(
         return
     with ExitStack() as held:
         letters = []
-        carrying = decoded
-        if decoded is not None and spec.raw_path is not None and counts["undecodable"]:
-            # The few rows that have their payload at hand: the batch is looked through for them
-            # once, not for each use.
-            carrying = decoded.filter("_undecodable OR _raw IS NOT NULL").persist()
-            held.callback(carrying.unpersist)
-        if carrying is not None and counts["undecodable"]:
-            letters.append(_undecodable_letters(spec, carrying))
+        if decoded is not None and counts["undecodable"]:
+            letters.append(_undecodable_letters(spec, decoded))
         if counts["dead"]:
-            letters.append(_rule_letters(spec, carrying, rows, counts, held))
+            letters.append(_rule_letters(spec, decoded, rows, counts, held))
         if decoded is not None and raising:
             letters.append(_raising_letters(spec, decoded, raising))
         stamped = _stamped(spec, reduce(DataFrame.unionByName, letters), commit)
