@@ -179,17 +179,19 @@ def create_auto_cdc_flow(
     flow, of = name or _name_of(target), _name_of(source)
     subject = f"flow {flow!r}"
     check_name(subject, place, flow, "the flow's name")
-    for option, sql in (
-        ("apply_as_deletes", apply_as_deletes),
-        ("apply_as_truncates", apply_as_truncates),
+    for option, sql, condition in (
+        ("apply_as_deletes", apply_as_deletes, apply_as_deletes),
+        ("apply_as_truncates", apply_as_truncates, apply_as_truncates),
+        # What may stand in a condition may stand here.
+        ("sequence_by", sequence_by, sequence_by.strip() and f"({sequence_by}) IS NOT NULL"),
     ):
-        problem = None if sql is None else rule_problem(sql)
+        problem = None if condition is None else rule_problem(condition)
         if problem is not None:
             raise DeclarationError(
                 subject,
                 str(place),
-                f"{option}={sql!r} is not a valid SQL condition: {problem}",
-                fix="write one Spark SQL condition on the columns of the source",
+                f"{option}={sql!r} is not valid SQL: {problem}",
+                fix="write one Spark SQL expression on the columns of the source",
             )
     _refuse_both(subject, str(place), "column_list", column_list, except_column_list)
     _refuse_both(
@@ -220,10 +222,6 @@ def create_auto_cdc_flow(
             str(place),
             "apply_as_truncates on a table that keeps history",
             fix="use stored_as_scd_type=1, or apply_as_deletes",
-        )
-    if not sequence_by.strip():
-        raise DeclarationError(
-            subject, str(place), "sequence_by is empty", fix="name the column that says the order"
         )
     changes = Changes(
         keys=columns(subject, place, "keys", keys),

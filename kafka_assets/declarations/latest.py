@@ -49,9 +49,8 @@ def latest_per_key(
             json=replace(json or JsonOptions(), tombstones="keep"),
         )
         place = changes.place
-        about = {"comment": f"The newest row of each key of {changes.name}.", **common}
-        own: Common = {key: value for key, value in about.items() if key != "name"}  # type: ignore[assignment]
-        table = new_table(name, fed_by_flows, "streaming_table", layer, place, own, upstreams=())
+        about: Common = {"comment": f"The newest row of each key of {changes.name}.", **common}
+        table = new_table(name, fed_by_flows, "streaming_table", layer, place, about, upstreams=())
         declared(
             Flow(
                 name=name,

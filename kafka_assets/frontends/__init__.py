@@ -66,11 +66,9 @@ def program(
 
 
 def _sql(file: Path, topics: Sequence[Topic]) -> Any:
-    from importlib import import_module
-
     from kafka_assets.frontends.programs.loaded import LoadedProgram
+    from kafka_assets.frontends.sql import load_files
 
-    # By its name: programs in Python need no frontend for SQL.
-    found = import_module("kafka_assets.frontends.sql").load_files([file], topics)
+    found = load_files([file], topics)
     made = tuple(declared(one) for one in found.declarations)
     return LoadedProgram(str(file), made, found.notes)

@@ -238,7 +238,7 @@ def _payload(table: Table, settings: Settings) -> StructType | None:
 
 def _path(table: Table, settings: Settings) -> str:
     if table.sink is not None:
-        return table.sink.options.get("path", f"{settings.lake}/sink/{table.name}")
+        return table.sink.options.get("path", f"{settings.lake}/_sinks/{table.name}")
     return f"{settings.lake}/{_relative_path(table)}"
 
 

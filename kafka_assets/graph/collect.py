@@ -20,7 +20,8 @@ from kafka_assets.declarations import (
     pending_expectations,
 )
 from kafka_assets.errors import DeclarationError
-from kafka_assets.frontends.sql import Note, load_files
+from kafka_assets.frontends.notes import Note
+from kafka_assets.frontends.sql import load_files
 
 
 @dataclass(frozen=True)

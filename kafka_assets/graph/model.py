@@ -22,12 +22,12 @@ from kafka_assets.declarations import (
     Table,
     Topic,
 )
-from kafka_assets.frontends.sql import Note
+from kafka_assets.frontends.notes import Note
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-RESERVED = ("_checkpoints", "_leases", "_operations", "_tables", "_broker", "dlq")
+RESERVED = ("_checkpoints", "_leases", "_operations", "_sinks", "_tables", "_broker", "dlq")
 """Folders of the lake that no table may lie in."""
 
 
@@ -115,6 +115,11 @@ class Node:
     def decodes(self) -> bool:
         """Whether rows come into it as payloads."""
         return any(part.payload is not None for part in self.parts)
+
+    @property
+    def goes_to_kafka(self) -> bool:
+        """Whether its rows go to a topic: what lies in the lake is the account of its batches."""
+        return self.table.sink is not None and self.table.sink.format == "kafka"
 
     @property
     def is_merged(self) -> bool:

@@ -151,7 +151,18 @@ def run_keyed(spec: BatchSpec, frame: DataFrame, batch_id: int) -> None:
     write_batch(spec, checked(spec, frame), who, write=partial(_merge_rows, spec))
 
 
+def _refuse_doubled_keys(spec: BatchSpec, rows: DataFrame, commit: dict[str, Any]) -> None:
+    """A MERGE adds every new row: two with one key would both be in the table."""
+    doubled = rows.groupBy(*[F.col(f"`{key}`") for key in spec.keys]).count().filter("count > 1")
+    first = doubled.limit(1).collect()
+    if first:
+        key = {name: str(first[0][name]) for name in spec.keys}
+        about = {"table": spec.table, "batch_id": commit["batch_id"]}
+        raise BatchRefused("doubled_keys", {**about, "key": key, "rows": first[0]["count"]})
+
+
 def _merge_rows(spec: BatchSpec, rows: DataFrame, commit: dict[str, Any]) -> None:
+    _refuse_doubled_keys(spec, rows, commit)
     kept = rows.select(*[F.col(f"`{c}`") for c in spec.columns])
     merge(spec.path, kept.withColumn(REMOVE, F.lit(False)), spec.keys, commit)
 

@@ -55,7 +55,7 @@ def report(
     counts = [c.info["counts"] for c in ours if "counts" in c.info]
     letters = _letters(node, ours)
     kept = sum(c.rows for c in ours)
-    if node.table.sink is not None and node.table.sink.format == "kafka":
+    if node.goes_to_kafka:
         # What went to a topic is in no commit.
         kept = _sum(counts, "returned") - _sum(counts, "dead")
     dead = sum(c.rows for c in letters)
@@ -80,7 +80,7 @@ def report(
                 {"decoded": decoded, "undecodable": undecodable, "raised": raised},
             )
         )
-    if counts or node.table.expectations or node.decodes:
+    if (counts or node.table.expectations or node.decodes) and not node.goes_to_kafka:
         died = dead - (undecodable or 0) - raised
         parts = {"kept": kept, "dead": died}
         same = {"unchanged": _sum(counts, "unchanged")} if node.table.kind == "auto_cdc" else {}

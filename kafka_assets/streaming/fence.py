@@ -44,7 +44,8 @@ def check(node: Node, table: LakeTable, topics: Mapping[str, TopicState]) -> Pos
     Args:
         node: The table's place in the graph.
         table: The table as it lies in the lake.
-        topics: State of the topic that the table reads; empty for a table that reads a table.
+        topics: State of the topics that the table reads, and of those of its other flows; empty
+            for a table that reads none.
 
     Returns:
         Where the stream may go on.
@@ -74,7 +75,8 @@ def check(node: Node, table: LakeTable, topics: Mapping[str, TopicState]) -> Pos
     _refuse_other_sources(node, checkpoint, sources)
     if not checkpoint.record:
         checkpoint.write_record(record)
-    for state in topics.values():
+    for topic in node.topics:
+        state = topics[topic.topic]
         _refuse_lost_offsets(node, state, reached(checkpoint, committed, state))
     _refuse_unknown_batches(node, checkpoint, committed)
     _refuse_restored_table(node, table, checkpoint)

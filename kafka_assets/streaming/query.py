@@ -157,6 +157,15 @@ def _refused(details: dict[str, Any], node: Node) -> KafkaAssetsError:
             "committed",
             fix="let the window column lie inside the window of the rows that it is made from",
         )
+    if details["reason"] == "doubled_keys":
+        key = ", ".join(f"{name}={value}" for name, value in details["key"].items())
+        return RunFailed(
+            f"table {node.name!r} ({node.table.place}): batch {details['batch_id']} has "
+            f"{details['rows']} rows with {key}, and keys= says that there is one; nothing of the "
+            "batch was committed",
+            fix="let the function aggregate by these columns; of changes to a row, "
+            "create_auto_cdc_flow keeps the latest",
+        )
     if details["reason"] == "dead_share":
         return _dead_share(details, node)
     rules = details["rules"]

@@ -102,7 +102,8 @@ def run_table(
                 for figure, rows in _run_part(replace(run, node=part), topics).items():
                     state[figure] = state.get(figure, 0) + rows
         else:
-            views.run_view(node, session, batch_spec(run), table)
+            with session_conf(session, node.table.options.spark_conf):
+                views.run_view(node, session, batch_spec(run), table)
         since = table.version if reported_version is None else reported_version
         if since > table.version:
             # The table was made anew since: nothing of this one has been reported.
@@ -144,7 +145,10 @@ def _run_part(run: Run, topics: Mapping[str, TopicState]) -> dict[str, int]:
 
 @contextmanager
 def session_conf(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """Set a table's own Spark settings while its query starts, which keeps them."""
+    """Set a table's own Spark settings: while its query starts, which keeps them, or its view runs.
+
+    Nothing else starts in this session meanwhile.
+    """
     if not conf:
         yield
         return

@@ -38,6 +38,8 @@ CONF = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # A batch is kept for seconds: compressing it costs more than it saves.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    # A process with many tables would compile the same code over and over with room for 100.
+    "spark.sql.codegen.cache.maxEntries": "1000",
     # Never used, and made all the same: not in the folder that one stands in.
     "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "kafka-assets-warehouse"),
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",

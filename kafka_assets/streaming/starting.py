@@ -123,7 +123,7 @@ def batch_spec(run: Run, position: fence.Position | None = None) -> BatchSpec:
 
 def _sink_options(run: Run) -> dict[str, str] | None:
     sink = run.node.table.sink
-    if sink is None or sink.format != "kafka":
+    if sink is None or not run.node.goes_to_kafka:
         return None
     return producer_options(sink.options, run.settings.kafka)
 

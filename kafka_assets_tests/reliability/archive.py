@@ -12,27 +12,32 @@ from pathlib import Path
 import psutil
 
 from kafka_assets_tests.helpers import create_topic
+from kafka_assets_tests.reliability.kinds import prepare
 from kafka_assets_tests.reliability.ledger import Ledger
 from kafka_assets_tests.reliability.workers import Setup, Worker
 
 
-def make_archive(folder: Path, bootstrap: str) -> tuple[str, ...]:
+def make_archive(folder: Path, bootstrap: str, *tables: str) -> tuple[str, ...]:
     """Run the tables once on a lake of their own, and return the JVM options of later workers.
 
     Args:
         folder: An empty folder for the file and the lake.
-        bootstrap: The broker; a topic named after the folder is made there.
+        bootstrap: The broker; topics named after the folder are made there.
+        tables: Further tables that the workers will run.
     """
     file = folder / "classes.jsa"
     topic = f"archive-{folder.name}-{folder.stat().st_ino}"
     create_topic(bootstrap, topic, 2)
+    if tables:
+        create_topic(bootstrap, f"{topic}-alerts")
+        prepare(folder / "lake")
     ledger = Ledger(bootstrap, topic, seed=0)
     setup = Setup(folder / "lake", bootstrap, topic)
     with Worker(replace(setup, jvm=(f"-XX:ArchiveClassesAtExit={file}",))) as worker:
         worker.await_ready()
-        for _ in range(2):
+        for more in (" ".join(tables), ""):
             ledger.send(100)
-            worker.do("run raw clean hourly")
+            worker.do(f"run raw clean hourly {more}")
         worker.do("optimize bronze/raw")
         worker.leave()
         # The file is written at the JVM's end, which comes after Python's.

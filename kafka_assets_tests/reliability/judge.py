@@ -6,7 +6,7 @@ imported here, so that one mistake cannot be in both.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from kafka_assets_tests.reliability.kinds_judge import alerts_wrong, kinds_wrong
 from kafka_assets_tests.reliability.ledger import ABORTED, ACKNOWLEDGED, Ledger
 
 STRICT_RULE = "below"
@@ -41,6 +42,7 @@ class Verdict:
         kept: Rows of silver.
         dead: Dead letters.
         undecided: Letters left out, as silver does not have their batch.
+        sent_again: Records that the Kafka sink, which is at least once, sent more than once.
     """
 
     acknowledged: int
@@ -56,6 +58,7 @@ class Verdict:
     kept: int
     dead: int
     undecided: int
+    sent_again: int = 0
 
     @property
     def faults(self) -> dict[str, int]:
@@ -86,7 +89,7 @@ class Verdict:
 
 
 def judge(
-    lake: Path, ledger: Ledger, *, gold: bool = False, whole: bool = True, kinds: bool = False
+    lake: Path, ledger: Ledger, *, tables: Collection[str] = (), whole: bool = True
 ) -> Verdict:
     """Compare bronze `raw`, silver `clean`, its dead letters and gold `hourly` with the ledger.
 
@@ -95,14 +98,13 @@ def judge(
     Args:
         lake: Where the tables lie.
         ledger: What was sent.
-        gold: The last run brought gold up to date too, so that it is compared.
-        kinds: The last run brought `copied`, `latest` and `totals` up to date too.
+        tables: Tables behind silver that the last run brought up to date too.
         whole: Compare the raw bytes of all of bronze too, which takes seconds a million rows;
             those of the dead letters are always compared.
     """
     statuses = ledger.statuses()
     size = len(statuses)
-    raw = _rows(lake / "bronze/raw", ["key", "value"])
+    raw = _rows(lake / "bronze/raw", ["key", "value"] if whole else ["key"])
     clean = _rows(lake / "silver/clean", ["id", "x", "hour"])
     letters, undecided = decided_letters(lake)
     letter_ids = _keys(letters)
@@ -110,6 +112,9 @@ def judge(
     silver_ids = pc.cast(clean["id"], pa.int64()).to_numpy()
     in_silver = _counts(silver_ids, size) + _counts(letter_ids, size)
     wanted = statuses == ACKNOWLEDGED
+    alerts, again = (
+        alerts_wrong(ledger.bootstrap, ledger.topic, clean) if "alerts" in tables else ((), 0)
+    )
     seen = (in_bronze + in_silver) > 0
     return Verdict(
         acknowledged=int(wanted.sum()),
@@ -120,8 +125,9 @@ def judge(
         aborted_seen=_where((statuses == ABORTED) & seen),
         altered=(_altered(raw, ledger) if whole else ()) + _altered(letters, ledger),
         misplaced=_misplaced(silver_ids, letters, letter_ids, ledger.dead()),
-        gold_wrong=_gold_wrong(lake, clean) if gold else (),
-        kinds_wrong=_kinds_wrong(lake, clean) if kinds else (),
+        gold_wrong=_gold_wrong(lake, clean) if "hourly" in tables else (),
+        kinds_wrong=(*kinds_wrong(lake, clean, tables), *alerts) if tables else (),
+        sent_again=again,
         kept=clean.num_rows,
         dead=letters.num_rows,
         undecided=undecided,
@@ -188,26 +194,3 @@ def _gold_wrong(lake: Path, clean: pa.Table) -> tuple[str, ...]:
     missing = want.keys() - {hour for hour, _ in have}
     doubled = len(have) - len({hour for hour, _ in have})
     return tuple(str(hour) for hour in [*wrong, *missing]) + ("doubled hour",) * doubled
-
-
-def _kinds_wrong(lake: Path, clean: pa.Table) -> tuple[str, ...]:
-    newest = clean.group_by("x").aggregate([("id", "max")]).to_pylist()
-    events = clean.group_by("hour").aggregate([("id", "count")]).to_pylist()
-    want: dict[str, Counter[tuple[Any, ...]]] = {
-        "silver/copied": Counter((id_,) for id_ in clean["id"].to_pylist()),
-        "silver/latest": Counter((row["x"], row["id_max"]) for row in newest),
-        "gold/totals": Counter((row["hour"], row["id_count"]) for row in events),
-    }
-    columns = {
-        "silver/copied": ["id"],
-        "silver/latest": ["x", "id"],
-        "gold/totals": ["hour", "events"],
-    }
-    wrong = []
-    for table, rows in want.items():
-        found = _rows(lake / table, columns[table])
-        values = zip(*[found[name].to_pylist() for name in columns[table]], strict=True)
-        have = Counter(values)
-        wrong += [f"{table} lacks {row}" for row in (rows - have)]
-        wrong += [f"{table} has {row} too often" for row in (have - rows)]
-    return tuple(wrong)

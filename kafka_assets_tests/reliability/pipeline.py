@@ -1,7 +1,6 @@
 """The pipeline that is killed: bronze `raw`, silver `clean` with dead letters, gold `hourly`.
 
-In long rounds also tables of the other kinds: `copied` has two flows, to `latest` changes are
-applied, and `totals` is an aggregate with state that is updated by key.
+Long rounds run the tables of `kinds` too.
 It is what a pipeline author would write, and nothing in it knows that it is being tested.
 """
 
@@ -19,6 +18,7 @@ from kafka_assets.graph import Graph
 from kafka_assets.settings import KafkaSettings, Settings, SparkSettings
 from kafka_assets_tests.helpers import graph_of
 from kafka_assets_tests.reliability.judge import STRICT_RULE
+from kafka_assets_tests.reliability.kinds import declare
 from kafka_assets_tests.reliability.ledger import STRICT_BELOW
 
 SCHEMA = "id BIGINT NOT NULL, x INT, at TIMESTAMP"
@@ -85,24 +85,5 @@ def graph(settings: Settings, topic: str, *, strict: bool = False) -> Graph:
     def hourly(clean: Any) -> Any:
         return clean.groupBy("hour").agg(F.sum("x").alias("total"), F.count("*").alias("events"))
 
-    copied = ka.create_streaming_table("copied", layer="silver")
-
-    @ka.append_flow(target=copied)
-    def even(clean: Any) -> Any:
-        return clean.filter("id % 2 = 0").select("id")
-
-    @ka.append_flow(target=copied)
-    def odd(clean: Any) -> Any:
-        return clean.filter("id % 2 = 1").select("id")
-
-    latest = ka.create_streaming_table("latest", layer="silver")
-    flow = ka.create_auto_cdc_flow(
-        target=latest, source=clean, keys="x", sequence_by="id", column_list=["id"]
-    )
-
-    @ka.streaming_table(layer="gold", keys="hour")
-    def totals(clean: Any) -> Any:
-        return clean.groupBy("hour").agg(F.count("*").alias("events"))
-
-    tables = (raw, clean, hourly, copied, even, odd, latest, flow, totals)
-    return graph_of(settings, events, *tables)
+    others = declare(clean, topic, Path(settings.lake))
+    return graph_of(settings, events, raw, clean, hourly, *others)

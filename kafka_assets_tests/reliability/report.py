@@ -58,7 +58,7 @@ class Amounts:
             broker_kills=max(1, round(FULL.broker_kills * share)),
             broker_pauses=max(1, round(FULL.broker_pauses * share)),
             double_starts=max(1, round(FULL.double_starts * share)),
-            transactions=max(10, int(round(FULL.transactions * share, -1))),
+            transactions=max(50, 50 * round(FULL.transactions * share / 50)),
             events=max(10_000, round(FULL.events * share)),
         )
 
@@ -128,6 +128,8 @@ def _table(result: Result) -> str:
             *rows,
             f"| Events acknowledged by the broker | {verdict.acknowledged:,} | "
             f"{verdict.kept:,} in silver, {verdict.dead:,} dead letters |",
+            f"| Records that the Kafka sink, at least once, sent again | {verdict.sent_again} | "
+            "none lost |",
             f"| Versions of silver read meanwhile | {result.versions} | none torn |",
             "",
             f"Found by the judge at the end: **{faults}**.",

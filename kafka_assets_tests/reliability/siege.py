@@ -14,6 +14,7 @@ from typing import Self
 from kafka_assets_tests.helpers import create_topic
 from kafka_assets_tests.reliability.judge import Verdict, judge
 from kafka_assets_tests.reliability.killer import RUN, Kill, kill_after, kill_at
+from kafka_assets_tests.reliability.kinds import prepare
 from kafka_assets_tests.reliability.ledger import Ledger
 from kafka_assets_tests.reliability.windows import CHECKPOINT
 from kafka_assets_tests.reliability.workers import GROUP, PYTHON, Crew, Setup, Worker
@@ -48,7 +49,9 @@ class Siege:
         events: int = 200,
     ) -> None:
         create_topic(bootstrap, topic, 2)
+        create_topic(bootstrap, f"{topic}-alerts")
         self.lake = folder / "lake"
+        prepare(self.lake)
         self.events = events
         self.ledger = Ledger(bootstrap, topic, SEED)
         self.kills: list[Kill] = []
@@ -57,7 +60,7 @@ class Siege:
         self._crew = Crew(replace(setup, jvm=jvm))
         self._dead: list[Worker] = []
         self._worker: Worker | None = None
-        self._seconds = 0.0
+        self._seconds_a_table = 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -83,12 +86,13 @@ class Siege:
         return self._struck(kill)
 
     def strike_after(self, share: float, part: str = GROUP, tables: Sequence[str] = RUN) -> Kill:
-        """Send events, start a run, and kill it after a share of the time that the last one took.
+        """Send events, start a run, and kill it after a share of the time that it would take.
 
-        The last run to the end, that is: how long one takes is the machine's business.
+        As judged by the last run to the end: how long one takes is the machine's business.
         """
         self.ledger.send(self.events)
-        kill = kill_after(self.worker, share * self._seconds, part=part, tables=tables)
+        seconds = share * len(tables) * self._seconds_a_table
+        kill = kill_after(self.worker, seconds, part=part, tables=tables)
         return self._struck(kill)
 
     def recover(self, *words: str, whole: bool = True) -> Verdict:
@@ -103,7 +107,7 @@ class Siege:
             worker.tell(f"run {' '.join(words)}")
             line = worker.answer() or "no answer"
             if line.startswith("done"):
-                self._seconds = time.monotonic() - begin
+                self._seconds_a_table = (time.monotonic() - begin) / len(words or RUN)
                 break
             self.failures.append(line)
         else:
@@ -113,9 +117,7 @@ class Siege:
             self.worker.do("set bronze/raw delta.checkpointInterval 10")
         self._crew.dismiss(self._dead)
         self._dead = []
-        return judge(
-            self.lake, self.ledger, gold="hourly" in words, whole=whole, kinds="totals" in words
-        )
+        return judge(self.lake, self.ledger, tables=words, whole=whole)
 
     def double_start(self) -> list[str]:
         """Send events, start a run in two workers at once, and return what they say."""

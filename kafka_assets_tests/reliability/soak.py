@@ -23,15 +23,19 @@ from kafka_assets.demo.broker import Broker
 from kafka_assets_tests.reliability.archive import make_archive
 from kafka_assets_tests.reliability.judge import Verdict
 from kafka_assets_tests.reliability.killer import tables_of
+from kafka_assets_tests.reliability.kinds import CHAINS, KINDS
 from kafka_assets_tests.reliability.reader import Reader
 from kafka_assets_tests.reliability.report import FULL, Amounts, Result, write_table
 from kafka_assets_tests.reliability.siege import SEED, Siege
 from kafka_assets_tests.reliability.windows import WINDOWS
 from kafka_assets_tests.reliability.workers import GROUP, JVM, PYTHON
 
-ALL = ("raw", "clean", "hourly", "copied", "latest", "totals")
-GLANCES = 3
-"""After a random kill the next worker is mostly killed too; every so many it recovers in full."""
+SHORT = ("raw", "clean")
+ALL = (*SHORT, "hourly", *KINDS)
+GLANCES = 7
+"""After a random kill the next worker is mostly killed too; after so many one recovers in full."""
+EACH = 50
+"""Transactions of a stroke."""
 
 
 class Soak:
@@ -49,6 +53,7 @@ class Soak:
         self.seen: dict[str, Counter[str]] = {}
         self._chance = random.Random(SEED)
         self._unjudged = 0
+        self._begun: set[str] = set()
 
     def strokes(self) -> list[tuple[str, Callable[[], None]]]:
         """All faults in the order in which they come."""
@@ -63,7 +68,7 @@ class Soak:
             *[("broker kill", self._broker_kill)] * a.broker_kills,
             *[("broker pause", self._broker_pause)] * a.broker_pauses,
             *[("double start", self._double_start)] * a.double_starts,
-            *[("10 transactions", self._transactions)] * (a.transactions // 10),
+            *[(f"{EACH} transactions", self._transactions)] * (a.transactions // EACH),
         ]
         mixed = [*aimed, *others]
         self._chance.shuffle(mixed)
@@ -112,11 +117,15 @@ class Soak:
 
     def _random(self) -> None:
         part = self._chance.choice((JVM, PYTHON, GROUP))
-        kill = self.siege.strike_after(self._chance.random(), part, ALL)
+        chain = self._chance.choice((("hourly",), *CHAINS))
+        self._begun.update(chain)
+        kill = self.siege.strike_after(self._chance.random(), part, (*SHORT, *chain))
         self._note("random kill", kill.seen)
         self._unjudged += 1
         if self._unjudged > GLANCES:
-            self._judge(self.siege.recover(*ALL, whole=False), str(kill))
+            words = [table for table in ALL if table in self._begun.union(SHORT)]
+            self._judge(self.siege.recover(*words, whole=False), str(kill))
+            self._begun = set()
         elif not (glance := self.siege.glance()).sound:
             self._judge(glance, str(kill))
 
@@ -157,7 +166,7 @@ class Soak:
         self._judge(self.siege.recover(whole=False), f"double start {answers}")
 
     def _transactions(self) -> None:
-        self.siege.ledger.transact(10, 50, aborted_percent=30)
+        self.siege.ledger.transact(EACH, 50, aborted_percent=30)
         self._judge(self.siege.recover(whole=False), "transactions")
 
 
@@ -177,7 +186,7 @@ def main() -> None:
     begin = time.monotonic()
     with Broker(folder / "broker") as broker:
         (folder / "archive").mkdir()
-        jvm = make_archive(folder / "archive", broker.bootstrap)
+        jvm = make_archive(folder / "archive", broker.bootstrap, *KINDS)
         each = amounts.events_per_stroke
         with Siege(folder, broker.bootstrap, "soak", jvm=jvm, events=each) as siege:
             soak = Soak(siege, broker, amounts)

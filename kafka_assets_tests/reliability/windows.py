@@ -48,8 +48,16 @@ LAYERS = {
     "copied": "silver",
     "latest": "silver",
     "totals": "gold",
+    "once": "silver",
+    "joined": "silver",
+    "named": "silver",
+    "states": "silver",
+    "digits": "gold",
+    "feed": "gold",
+    "alerts": "_sinks",
+    "archived": "..",
 }
-FLOWS = {"copied": "odd", "latest": "latest"}
+FLOWS = {"copied": "odd", "latest": "latest", "states": "states"}
 """The last flow of a table that flows feed: its checkpoint is looked at."""
 
 

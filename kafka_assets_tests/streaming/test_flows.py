@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 import kafka_assets as ka
 from kafka_assets.errors import FenceRefused, PlanError
+from kafka_assets.operations.repair import accept_loss, repair
+from kafka_assets.operations.replay import replay
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.run import run_graph, run_table
 from kafka_assets_tests.helpers import create_topic, graph_of, produce
@@ -114,6 +119,53 @@ def test_a_flow_whose_checkpoint_is_lost_is_refused_and_names_what_would_be_doub
         run_table(node, spark, settings)
     assert refused.value.state == "checkpoint_lost"
     assert ids(node.path) == ["a", "c"]
+
+
+def test_dead_letters_of_a_flow_are_replayed_through_that_flow_once(
+    spark: SparkSession, settings: Settings, two_topics: tuple[Any, Any, Send]
+) -> None:
+    web, app, send = two_topics
+    send("web", ("a", 1), ("w", -1))
+    send("app", ("p", -3))
+    declared = both(web, app)
+    run_table(graph_of(settings, *declared).tables["events"], spark, settings)
+    # The rule was wrong; the flows are the same.
+    mended = ka.create_streaming_table("events", layer="silver")
+    node = graph_of(settings, web, app, mended, *declared[3:]).tables["events"]
+    done = replay(node, spark, settings)
+    assert (done.tried, done.replayed, done.rows) == (2, 2, 2)
+    rows = DeltaTable(node.path).to_pyarrow_table(columns=["id", "origin"]).to_pylist()
+    assert sorted((row["id"], row["origin"]) for row in rows) == [
+        ("a", "web"),
+        ("p", "app"),
+        ("w", "web"),
+    ]
+    assert replay(node, spark, settings).tried == 0
+
+
+def test_lost_records_of_one_flow_are_accepted_and_the_others_go_on(
+    spark: SparkSession, settings: Settings, two_topics: tuple[Any, Any, Send]
+) -> None:
+    web, app, send = two_topics
+    send("web", ("a", 1))
+    send("app", ("p", 1))
+    node = graph_of(settings, *both(web, app)).tables["events"]
+    run_table(node, spark, settings)
+    send("web", ("gone", 1), ("b", 1))
+    send("app", ("q", 1))
+    admin = AdminClient({"bootstrap.servers": settings.kafka.bootstrap_servers})
+    (future,) = admin.delete_records([TopicPartition(web.topic, 0, 2)]).values()
+    future.result(timeout=20)
+    with pytest.raises(FenceRefused) as refused:
+        run_table(node, spark, settings)
+    assert refused.value.state == "offsets_lost"
+    (lost,) = accept_loss(node, settings, reason="retention was too short")
+    assert (lost.topic, lost.first, lost.end) == (web.topic, 1, 2)
+    run_table(node, spark, settings)
+    assert ids(node.path) == ["a", "b", "p", "q"]
+    assert repair(node, settings) == (
+        "flow from_web: nothing was to be repaired; flow from_app: nothing was to be repaired"
+    )
 
 
 def test_a_once_flow_brings_what_is_there_and_nothing_that_comes_later(
@@ -302,8 +354,11 @@ def test_whole_table_expectations_say_what_the_run_left(
     @ka.expect_row_count("not_empty", at_least=1, blocking=True)
     @ka.expect_new_rows("a_few", at_most=2)
     @ka.expect_values_in("ids_known", "id", "known")
+    @ka.expect_fresh("of_today", "at", within=timedelta(days=1))
+    @ka.expect_fresh("of_this_second", "long_ago", within=timedelta(seconds=1))
     def clean(web: Any) -> Any:
-        return web
+        at = F.col("_source.timestamp")
+        return web.withColumns({"at": at, "long_ago": at - F.expr("INTERVAL 1 HOUR")})
 
     graph: Graph = graph_of(settings, web, app, known, clean)
     send("app", ("a", 1), ("b", 1))
@@ -313,10 +368,16 @@ def test_whole_table_expectations_say_what_the_run_left(
         "not_empty": False,
         "a_few": True,
         "ids_known": True,
+        "of_today": True,
+        "of_this_second": True,
     }
     send("web", ("a", 1), ("a", 2), ("z", 3))
     broken = run_graph(graph, spark, settings)["clean"].table_rules
-    assert [(r.name, r.holds, r.found) for r in broken] == [
+    assert [(r.name, r.holds) for r in broken[4:]] == [
+        ("of_today", True),
+        ("of_this_second", False),
+    ]
+    assert [(r.name, r.holds, r.found) for r in broken[:4]] == [
         ("one_row_an_id", False, 1),
         ("not_empty", True, 3),
         ("a_few", False, 3),

@@ -11,7 +11,8 @@ import kafka_assets as ka
 from kafka_assets.errors import DeclarationError, LakeError, PlanError
 from kafka_assets.graph import Node
 from kafka_assets.settings import Settings
-from kafka_assets.streaming.run import run_table
+from kafka_assets.streaming.run import run_graph, run_table
+from kafka_assets.streaming.tables import LakeTable
 from kafka_assets_tests.helpers import create_topic, graph_of, produce
 
 if TYPE_CHECKING:
@@ -69,6 +70,10 @@ def test_clustering_is_set_when_the_table_is_made_and_changed_later(
     assert clustered() == ["offset"]
     run_table(raw(settings, topic, cluster_by=["partition", "offset"]), spark, settings)
     assert clustered() == ["partition", "offset"]
+    # deltalake reads such a table and cannot write it: what would need that says so.
+    with pytest.raises(LakeError, match="with which only Spark can write it"):
+        LakeTable.existing(node.path).delete(None)
+    assert LakeTable.existing(node.path).rows == 4
 
 
 def test_other_partitions_than_the_table_has_are_refused(
@@ -100,8 +105,16 @@ def test_spark_settings_of_a_table_hold_for_it_alone(
         seen.append(events.sparkSession.conf.get(name))
         return events
 
-    run_table(graph_of(settings, events, raw).tables["raw"], spark, settings)
+    @ka.materialized_view(layer="gold", spark_conf={name: "5"})
+    def counted(raw: Any) -> Any:
+        seen.append(raw.sparkSession.conf.get(name))
+        return raw.groupBy("topic").count()
+
+    graph = graph_of(settings, events, raw, counted)
+    run_graph(graph, spark, settings, names=("raw",))
     assert seen[-1] == "7"
+    run_graph(graph, spark, settings, names=("counted",))
+    assert seen[-1] == "5"
     assert spark.conf.get(name) == before
 
 

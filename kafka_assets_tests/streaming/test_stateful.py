@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 import kafka_assets as ka
-from kafka_assets.errors import PlanError
+from kafka_assets.errors import PlanError, RunFailed
 from kafka_assets.graph import Graph
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.run import run_graph, run_table
@@ -103,6 +103,29 @@ def test_rows_that_come_twice_are_kept_once_across_runs(
     assert rows(node.tables["once"], "id") == [("a",), ("b",)]
 
 
+def test_two_rows_of_one_key_in_a_batch_are_refused_and_nothing_is_committed(
+    spark: SparkSession, settings: Settings, topic_name: str
+) -> None:
+    assert settings.schemas is not None
+    (settings.schemas / "event.ddl").write_text("id STRING, at TIMESTAMP", encoding="utf-8")
+    create_topic(settings.kafka.bootstrap_servers, topic_name)
+    events = ka.kafka_topic(topic_name, name="events")
+
+    @ka.streaming_table(layer="silver", schema="event.ddl")
+    def clean(events: Any) -> Any:
+        return events
+
+    @ka.streaming_table(layer="gold", keys="id")
+    def newest(clean: Any) -> Any:
+        return clean.select("id", "at")
+
+    send(settings, topic_name, ("a", "10:00"), ("a", "10:01"), ("b", "10:02"))
+    tables = graph_of(settings, events, clean, newest)
+    with pytest.raises(RunFailed, match="2 rows with id=a, and keys= says that there is one"):
+        run_graph(tables, spark, settings)
+    assert rows(tables.tables["newest"], "id") == []
+
+
 def test_keys_that_the_function_does_not_return_are_refused_at_plan_time(
     spark: SparkSession, settings: Settings, topic_name: str
 ) -> None:
@@ -113,7 +136,7 @@ def test_keys_that_the_function_does_not_return_are_refused_at_plan_time(
         return events.groupBy("topic").count()
 
     node = graph_of(settings, events, counted).tables["counted"]
-    with pytest.raises(PlanError, match="its result has no column id"):
+    with pytest.raises(PlanError, match="keys= names id, which is no column of its result"):
         run_table(node, spark, settings)
 
 

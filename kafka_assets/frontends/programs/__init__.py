@@ -10,6 +10,6 @@ frames (`running`). Nothing here starts Spark.
 from __future__ import annotations
 
 from kafka_assets.frontends.programs.load import load_program
-from kafka_assets.frontends.programs.loaded import LoadedProgram, Note
+from kafka_assets.frontends.programs.loaded import LoadedProgram
 
-__all__ = ["LoadedProgram", "Note", "load_program"]
+__all__ = ["LoadedProgram", "load_program"]

@@ -19,22 +19,7 @@ from kafka_assets.declarations import (
     Table,
     Topic,
 )
-
-
-@dataclass(frozen=True)
-class Note:
-    """Something in a program that works otherwise here, or is not needed.
-
-    Attributes:
-        place: Where it stands.
-        text: What it is, and what happens instead.
-    """
-
-    place: Place
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.text}"
+from kafka_assets.frontends.notes import Note
 
 
 @dataclass(frozen=True)

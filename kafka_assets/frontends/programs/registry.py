@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from kafka_assets.declarations import Action, Place
 from kafka_assets.errors import Problem
-from kafka_assets.frontends.programs.loaded import Note
+from kafka_assets.frontends.notes import Note
 
 Word = Literal["table", "materialized_view", "view", "target"]
 Function = Callable[..., Any]

@@ -8,6 +8,6 @@ the declarations. Nothing here imports Spark or Dagster.
 
 from __future__ import annotations
 
-from kafka_assets.frontends.sql.declare import Loaded, Note, load_files, load_sql
+from kafka_assets.frontends.sql.declare import Loaded, load_files, load_sql
 
-__all__ = ["Loaded", "Note", "load_files", "load_sql"]
+__all__ = ["Loaded", "load_files", "load_sql"]

@@ -14,6 +14,7 @@ from kafka_assets.declarations import Declaration, Flow, Topic, create_auto_cdc_
 from kafka_assets.declarations.model import Place
 from kafka_assets.declarations.places import check_name, written_at
 from kafka_assets.errors import DeclarationError
+from kafka_assets.frontends.notes import Note
 from kafka_assets.frontends.sql.parse import parse
 from kafka_assets.frontends.sql.query import Query, read_query
 from kafka_assets.frontends.sql.statements import (
@@ -26,7 +27,7 @@ from kafka_assets.frontends.sql.statements import (
 )
 from kafka_assets.frontends.sql.table import declare_table, refuse_batch_size, refuse_view_options
 from kafka_assets.frontends.sql.text import Source
-from kafka_assets.frontends.sql.using import Note, Use, use_of
+from kafka_assets.frontends.sql.using import Use, use_of
 
 __all__ = ["Loaded", "Note", "load_files", "load_sql"]
 

@@ -5,29 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from kafka_assets.declarations.model import Place, Read, Topic
+from kafka_assets.declarations.model import Read, Topic
+from kafka_assets.frontends.notes import Note
 from kafka_assets.frontends.sql.function import SqlFunction
 from kafka_assets.frontends.sql.query import Query
 from kafka_assets.frontends.sql.relations import Relation
 from kafka_assets.frontends.sql.statements import Column
-
-
-@dataclass(frozen=True)
-class Note:
-    """Something that was taken differently than it is written.
-
-    Attributes:
-        place: Where it stands.
-        what: What it is taken for.
-        servers: Brokers that the text names: nothing differs when they are those of the settings.
-    """
-
-    place: Place
-    what: str
-    servers: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.place}: {self.what}"
 
 
 @dataclass(frozen=True)

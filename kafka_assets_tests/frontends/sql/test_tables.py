@@ -263,7 +263,7 @@ def test_read_kafka_alone_is_a_stream_with_the_word_or_without() -> None:
     loaded = load("CREATE STREAMING TABLE t AS SELECT * FROM read_kafka(subscribe => 'x')")
     (made,) = [one for one in loaded.declarations if isinstance(one, ka.Table)]
     assert made.reads == {}
-    assert [note.what[:10] for note in loaded.notes] == ["read_kafka"]
+    assert [note.text[:10] for note in loaded.notes] == ["read_kafka"]
 
 
 def test_catalogs_and_schemas_are_noted_and_left_off() -> None:
@@ -271,7 +271,7 @@ def test_catalogs_and_schemas_are_noted_and_left_off() -> None:
     (made,) = loaded.declarations
     assert isinstance(made, ka.Table)
     assert (made.name, made.upstreams) == ("t", ("x",))
-    assert [note.what.split()[0] for note in loaded.notes] == ["main.shop.t", "main.shop.x"]
+    assert [note.text.split()[0] for note in loaded.notes] == ["main.shop.t", "main.shop.x"]
 
 
 def test_comments_semicolons_in_strings_and_empty_statements_are_read_as_sql_means_them() -> None:

@@ -1,0 +1,140 @@
+"""Tables of the other kinds, which long rounds run beside `raw`, `clean` and `hourly`.
+
+All of them follow from `clean` in a way that does not depend on how it was cut into runs. What they
+must hold is `kinds_judge`'s, which knows nothing of this module.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import write_deltalake
+from pyspark.sql import functions as F
+
+import kafka_assets as ka
+
+CHAINS = (
+    ("copied", "digits"),
+    ("latest", "feed"),
+    ("totals",),
+    ("once", "joined"),
+    ("named", "states"),
+    ("alerts",),
+    ("archived",),
+)
+"""Tables that a run may take by themselves, each after what it reads."""
+
+KINDS = tuple(table for chain in CHAINS for table in chain)
+
+HORIZON = "30 days"
+
+
+def prepare(lake: Path) -> None:
+    """Write the table that another team keeps."""
+    numbers = range(1, 11)
+    names = {"x": pa.array(numbers, pa.int32()), "name": [f"n{x}" for x in numbers]}
+    write_deltalake(str(lake / "silver/names"), pa.table(names))
+
+
+def declare(clean: Any, topic: str, lake: Path) -> tuple[Any, ...]:
+    """Their declarations.
+
+    Args:
+        clean: The silver table that they read.
+        topic: The pipeline's topic; the sink's is named after it.
+        lake: The lake; the Delta sink lies beside it.
+    """
+    few = _few()
+    return (few, *_rows(), *_aggregates(), *_changes(clean), *_sinks(topic, lake))
+
+
+def _few() -> Any:
+    @ka.temporary_view()
+    def few(clean: Any) -> Any:
+        return clean.filter("x <= 10")
+
+    return few
+
+
+def _rows() -> tuple[Any, ...]:
+    copied = ka.create_streaming_table("copied", layer="silver")
+
+    @ka.append_flow(target=copied)
+    def even(clean: Any) -> Any:
+        return clean.filter("id % 2 = 0").select("id")
+
+    @ka.append_flow(target=copied)
+    def odd(clean: Any) -> Any:
+        return clean.filter("id % 2 = 1").select("id")
+
+    @ka.streaming_table(layer="silver")
+    def once(clean: Any) -> Any:
+        return clean.withWatermark("at", HORIZON).dropDuplicatesWithinWatermark(["hour", "x"])
+
+    @ka.streaming_table(layer="silver")
+    def joined(clean: Any, once: Any) -> Any:
+        event = clean.filter("x > 990").withWatermark("at", HORIZON).alias("e")
+        first = once.filter("x > 990").withWatermark("at", HORIZON).alias("o")
+        near = "o.at BETWEEN e.at - INTERVAL 1 HOUR AND e.at + INTERVAL 1 HOUR"
+        return event.join(first, F.expr(f"e.hour = o.hour AND e.x = o.x AND {near}")).select("e.id")
+
+    names = ka.external_table("names", layer="silver")
+
+    @ka.streaming_table(layer="silver", reads={"names": "static"})
+    def named(few: Any, names: Any) -> Any:
+        return few.join(names, "x").select("id", "x", "hour", "name", "_source")
+
+    return copied, even, odd, once, joined, names, named
+
+
+def _aggregates() -> tuple[Any, ...]:
+    @ka.streaming_table(layer="gold", keys="hour")
+    def totals(clean: Any) -> Any:
+        return clean.groupBy("hour").agg(F.count("*").alias("events"))
+
+    @ka.materialized_view(layer="gold")
+    def digits(copied: Any) -> Any:
+        return copied.groupBy((F.col("id") % 10).alias("digit")).count()
+
+    return totals, digits
+
+
+def _changes(clean: Any) -> tuple[Any, ...]:
+    latest = ka.create_streaming_table("latest", layer="silver")
+    newest = ka.create_auto_cdc_flow(
+        target=latest, source=clean, keys="x", sequence_by="id", column_list=["id"]
+    )
+    states = ka.create_streaming_table("states", layer="silver")
+    history = ka.create_auto_cdc_flow(
+        target=states,
+        source="named",
+        keys="x",
+        sequence_by="id",
+        column_list=["hour"],
+        stored_as_scd_type=2,
+    )
+
+    @ka.streaming_table(layer="gold", reads={"latest": "changes"})
+    def feed(latest: Any) -> Any:
+        return latest.select("x", "id", F.col("_change_type").alias("what"))
+
+    return latest, newest, states, history, feed
+
+
+def _sinks(topic: str, lake: Path) -> tuple[Any, ...]:
+    alerts = ka.create_sink("alerts", "kafka", {"topic": f"{topic}-alerts"})
+
+    @ka.append_flow(target=alerts)
+    def to_topic(few: Any) -> Any:
+        key = F.col("id").cast("string").alias("key")
+        return few.select(key, F.to_json(F.struct("id", "x")).alias("value"))
+
+    archived = ka.create_sink("archived", "delta", {"path": str(lake.parent / "archived")})
+
+    @ka.append_flow(target=archived)
+    def to_archive(few: Any) -> Any:
+        return few.select("id", "x")
+
+    return alerts, to_topic, archived, to_archive

@@ -1,0 +1,135 @@
+"""What the tables of the other kinds must hold, given silver `clean`; without Spark or the product.
+
+Silver is compared with the ledger by `judge`; here everything that is made of silver is compared
+with silver.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import Consumer
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+FEW = 10
+HIGH = 990
+
+
+def kinds_wrong(lake: Path, clean: pa.Table, tables: Collection[str]) -> tuple[str, ...]:
+    """Rows that the tables lack, or have too many.
+
+    Args:
+        lake: Where they lie.
+        clean: Silver's columns `id`, `x` and `hour`, all rows.
+        tables: Those that are up to date with silver; the others are not looked at.
+    """
+    few = clean.filter(pc.less_equal(clean["x"], FEW))
+    newest = _rows(clean.group_by("x").aggregate([("id", "max")]), "x", "id_max")
+    hours = _rows(clean.group_by("hour").aggregate([("id", "count")]), "hour", "id_count")
+    digits = Counter(id_ % 10 for id_ in clean["id"].to_pylist())
+    named = [(id_, x, hour, f"n{x}") for id_, x, hour in _rows(few, "id", "x", "hour")]
+    want: dict[str, tuple[tuple[str, ...], Iterable[Any]]] = {
+        "silver/copied": (("id",), _rows(clean, "id")),
+        "silver/latest": (("x", "id"), newest),
+        "gold/totals": (("hour", "events"), hours),
+        "silver/once": (("hour", "x"), set(_rows(clean, "hour", "x"))),
+        "silver/joined": (("id",), _rows(clean.filter(pc.greater(clean["x"], HIGH)), "id")),
+        "silver/named": (("id", "x", "hour", "name"), named),
+        "silver/states": (("x", "hour", "__START_AT", "__END_AT"), _states(few)),
+        "gold/digits": (("digit", "count"), digits.items()),
+        "../archived": (("id", "x"), _rows(few, "id", "x")),
+    }
+    wrong = []
+    for table, (columns, rows) in want.items():
+        if Path(table).name in tables:
+            wrong += _differences(table, _read(lake / table, columns), Counter(rows))
+    if "feed" in tables:
+        wrong += _feed_wrong(lake, dict(newest))
+    return tuple(wrong)
+
+
+def alerts_wrong(bootstrap: str, topic: str, clean: pa.Table) -> tuple[tuple[str, ...], int]:
+    """Records that the sink's topic lacks or should not have, and how many it has again.
+
+    A Kafka sink is at least once: a record that came twice is counted, and is no fault.
+    """
+    few = clean.filter(pc.less_equal(clean["x"], FEW))
+    want = set(_rows(few, "id", "x"))
+    have = Counter(_records(bootstrap, f"{topic}-alerts"))
+    wrong = [f"alerts lacks {row}" for row in want - have.keys()]
+    wrong += [f"alerts has {row}, which nobody sent" for row in have.keys() - want]
+    return tuple(wrong), have.total() - len(have)
+
+
+def _states(few: pa.Table) -> list[tuple[Any, ...]]:
+    """Each stretch of ids of one x, in their order, in which the hour stays the same."""
+    found: list[tuple[Any, ...]] = []
+    last: tuple[Any, ...] | None = None
+    for x, id_, hour in sorted(_rows(few, "x", "id", "hour")):
+        if last is not None and last[:2] == (x, hour):
+            continue
+        if last is not None:
+            found.append((*last, id_ if last[0] == x else None))
+        last = (x, hour, id_)
+    return found if last is None else [*found, (*last, None)]
+
+
+def _feed_wrong(lake: Path, newest: dict[Any, Any]) -> list[str]:
+    """The feed tells each new value of an x once, and the last of them is the newest."""
+    told = Counter(_read(lake / "gold/feed", ("x", "id", "what")))
+    gained = [(x, id_) for x, id_, what in told if what in ("insert", "update_postimage")]
+    last: dict[Any, Any] = {}
+    for x, id_ in gained:
+        last[x] = max(id_, last.get(x, id_))
+    wrong = [f"gold/feed has {row} {n} times" for row, n in told.items() if n > 1]
+    differing = sorted(x for x in newest.keys() | last.keys() if newest.get(x) != last.get(x))
+    return wrong + [f"gold/feed ends at {last.get(x)} for x={x}" for x in differing]
+
+
+def _differences(table: str, have: list[Any], want: Counter[Any]) -> list[str]:
+    found = Counter(have)
+    lacking = [f"{table} lacks {row}" for row in want - found]
+    return lacking + [f"{table} has {row} too often" for row in found - want]
+
+
+def _rows(table: pa.Table, *columns: str) -> list[tuple[Any, ...]]:
+    return list(zip(*[table[name].to_pylist() for name in columns], strict=True))
+
+
+def _read(path: Path, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    try:
+        table = DeltaTable(str(path))
+    except TableNotFoundError:
+        return []
+    return _rows(table.to_pyarrow_table(columns=list(columns)), *columns)
+
+
+def _records(bootstrap: str, topic: str) -> list[tuple[int, int]]:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"{topic}-judge",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    consumer.subscribe([topic])
+    found = []
+    while True:
+        message = consumer.poll(60)
+        assert message is not None, f"the broker is silent about {topic}"
+        if message.error():
+            break
+        value = json.loads(message.value() or b"")
+        found.append((value["id"], value["x"]))
+    consumer.close()
+    return found
