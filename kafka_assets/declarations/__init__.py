@@ -21,6 +21,7 @@ from kafka_assets.declarations.expectations import (
     pending_expectations,
     rules_from,
 )
+from kafka_assets.declarations.files import FORMATS, RESCUED, file_source
 from kafka_assets.declarations.flows import (
     append_flow,
     create_auto_cdc_flow,
@@ -35,6 +36,7 @@ from kafka_assets.declarations.model import (
     Declaration,
     Expectation,
     ExternalTable,
+    FileSource,
     Flow,
     Kind,
     Place,
@@ -58,12 +60,15 @@ from kafka_assets.declarations.tables import (
 
 __all__ = [
     "DECLARED",
+    "FORMATS",
+    "RESCUED",
     "Action",
     "Author",
     "Changes",
     "Declaration",
     "Expectation",
     "ExternalTable",
+    "FileSource",
     "Flow",
     "Kind",
     "Place",
@@ -90,6 +95,7 @@ __all__ = [
     "expect_unique",
     "expect_values_in",
     "external_table",
+    "file_source",
     "kafka_topic",
     "latest_per_key",
     "materialized_view",

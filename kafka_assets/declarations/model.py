@@ -81,6 +81,31 @@ class ExternalTable:
 
 
 @dataclass(frozen=True)
+class FileSource:
+    """A folder in which files appear.
+
+    Attributes:
+        name: Its snake_case name in the graph.
+        path: The folder or a pattern: relative to the lake, or absolute.
+        format: Spark's name of the files' format.
+        schema: A schema file's name, or columns as DDL; None for formats that have their own.
+        options: Options of Spark's reader.
+        description: Shown in the Dagster UI.
+        owners: Emails, or `team:name`.
+        place: Where it is declared.
+    """
+
+    name: str
+    path: str
+    format: str
+    schema: str | None
+    options: Mapping[str, str]
+    description: str | None
+    owners: tuple[str, ...]
+    place: Place
+
+
+@dataclass(frozen=True)
 class Expectation:
     """A rule that every row of a table should keep.
 
@@ -322,4 +347,4 @@ class Flow:
         return self.function(*frames, **named)
 
 
-Declaration = Topic | ExternalTable | Table | Flow | Sink
+Declaration = Topic | ExternalTable | FileSource | Table | Flow | Sink

@@ -8,6 +8,16 @@ to find.
 from __future__ import annotations
 
 from kafka_assets.graph.build import build_graph, pipeline_modules
-from kafka_assets.graph.model import RESERVED, Graph, Input, Node, Outside
+from kafka_assets.graph.model import RESERVED, Files, Graph, Input, Node, Outside, Source
 
-__all__ = ["RESERVED", "Graph", "Input", "Node", "Outside", "build_graph", "pipeline_modules"]
+__all__ = [
+    "RESERVED",
+    "Files",
+    "Graph",
+    "Input",
+    "Node",
+    "Outside",
+    "Source",
+    "build_graph",
+    "pipeline_modules",
+]

@@ -7,21 +7,28 @@ import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from kafka_assets.declarations import Flow, Sink, Table, Topic
+from kafka_assets.declarations import RESCUED, FileSource, Flow, Sink, Table
 from kafka_assets.errors import DeclarationError
 from kafka_assets.graph import rules
 from kafka_assets.graph.collect import Found, collect, kind_of, pipeline_modules, sql_files
-from kafka_assets.graph.model import RESERVED, Graph, Node, Outside
-from kafka_assets.schemas import find_schema, load_schema
+from kafka_assets.graph.model import RESERVED, Files, Graph, Node, Outside, Source
+from kafka_assets.schemas import find_schema, from_ddl, load_schema
 from kafka_assets.settings import Settings
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 __all__ = ["build_graph", "pipeline_modules"]
+
+FIXED_COLUMNS = {
+    "text": "value STRING",
+    "binaryFile": "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY",
+}
+"""Columns of the formats that have columns of their own, from Spark's pages on data sources."""
 
 
 def build_graph(modules: ModuleType | Iterable[ModuleType], settings: Settings) -> Graph:
@@ -44,11 +51,11 @@ def build_graph(modules: ModuleType | Iterable[ModuleType], settings: Settings) 
     found = collect(every, sql_files(every))
     flows = _flows_of(found)
     order = _order(found, flows)
-    known: dict[str, Topic | Outside] = dict(found.topics)
-    for name, declaration in found.outside.items():
-        path = declaration.path
-        absolute = "://" in path or path.startswith("/")
-        known[name] = Outside(declaration, path if absolute else f"{settings.lake}/{path}")
+    known: dict[str, Source] = dict(found.topics)
+    for name, table in found.outside.items():
+        known[name] = Outside(table, _anywhere(table.path, settings))
+    for name, files in found.files.items():
+        known[name] = Files(files, _anywhere(files.path, settings), _columns(files, settings))
     nodes: dict[str, Node] = {}
     for name in order:
         node = _node(found.tables[name], flows[name], {**known, **nodes}, settings)
@@ -61,6 +68,7 @@ def build_graph(modules: ModuleType | Iterable[ModuleType], settings: Settings) 
         tables=tables,
         views={name: node for name, node in nodes.items() if node.is_view},
         outside={name: one for name, one in known.items() if isinstance(one, Outside)},
+        files={name: one for name, one in known.items() if isinstance(one, Files)},
         notes=tuple(n for n in found.notes if n.servers != settings.kafka.bootstrap_servers),
     )
 
@@ -148,7 +156,7 @@ def _unknown(subject: str, place: str, what: str, known: Iterable[str]) -> Decla
 def _node(
     table: Table,
     flows: list[Flow],
-    known: Mapping[str, Topic | Outside | Node],
+    known: Mapping[str, Source],
     settings: Settings,
 ) -> Node:
     checkpoint = f"{settings.lake}/_checkpoints/{table.layer}/{table.name}"
@@ -178,7 +186,7 @@ def _node(
 
 
 def _lookups(
-    table: Table, found: Found, known: Mapping[str, Topic | Outside], settings: Settings
+    table: Table, found: Found, known: Mapping[str, Source], settings: Settings
 ) -> dict[str, str]:
     """Where the tables lie that a table's expectations compare it with."""
     paths = {}
@@ -213,6 +221,34 @@ def _part(table: Table, flow: Flow) -> Table:
         reads=flow.reads,
         changes=flow.changes,
     )
+
+
+def _columns(files: FileSource, settings: Settings) -> StructType:
+    """The columns of a file source's rows, with the one for text that does not fit them."""
+    from pyspark.sql.types import StringType, StructType
+
+    text = FIXED_COLUMNS.get(files.format) or str(files.schema)
+    try:
+        if text.endswith((".ddl", ".json", ".sql")):
+            schema = load_schema(find_schema(text, settings.schema_folders))
+        else:
+            schema = from_ddl(Path("schema="), text)
+    except ValueError as error:
+        raise DeclarationError(
+            f"file source {files.name!r}",
+            str(files.place),
+            f"schema={text!r}: {error}",
+            fix='write columns such as "id BIGINT, at TIMESTAMP", or the name of a schema file',
+        ) from None
+    if files.format not in ("json", "csv"):
+        return schema
+    kept = [column for column in schema.fields if column.name != RESCUED]
+    return StructType(kept).add(RESCUED, StringType())
+
+
+def _anywhere(path: str, settings: Settings) -> str:
+    """A place that need not be in the lake; one without a beginning is."""
+    return path if "://" in path or path.startswith("/") else f"{settings.lake}/{path}"
 
 
 def _payload(table: Table, settings: Settings) -> StructType | None:

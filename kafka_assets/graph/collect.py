@@ -13,6 +13,7 @@ from kafka_assets.declarations import (
     DECLARED,
     Declaration,
     ExternalTable,
+    FileSource,
     Flow,
     Sink,
     Table,
@@ -30,6 +31,7 @@ class Found:
 
     topics: dict[str, Topic] = field(default_factory=dict)
     outside: dict[str, ExternalTable] = field(default_factory=dict)
+    files: dict[str, FileSource] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
     sinks: dict[str, Sink] = field(default_factory=dict)
     flows: list[Flow] = field(default_factory=list)
@@ -38,7 +40,7 @@ class Found:
     @property
     def names(self) -> tuple[str, ...]:
         """All names that a function can have as a parameter."""
-        return (*self.topics, *self.outside, *self.tables)
+        return (*self.topics, *self.outside, *self.files, *self.tables)
 
 
 def pipeline_modules(modules: ModuleType | Iterable[ModuleType]) -> list[ModuleType]:
@@ -81,7 +83,7 @@ def collect(modules: Iterable[ModuleType], files: Iterable[Path] = ()) -> Found:
             if isinstance(value, Flow):
                 if not any(value is flow for flow in found.flows):
                     found.flows.append(value)
-            elif isinstance(value, Topic | ExternalTable | Table | Sink):
+            elif isinstance(value, Topic | ExternalTable | FileSource | Table | Sink):
                 _keep(found, value, by_name)
             else:
                 _refuse_loose_expectations(value)
@@ -98,7 +100,9 @@ def collect(modules: Iterable[ModuleType], files: Iterable[Path] = ()) -> Found:
 
 
 def _keep(
-    found: Found, value: Topic | ExternalTable | Table | Sink, by_name: dict[str, Declaration]
+    found: Found,
+    value: Topic | ExternalTable | FileSource | Table | Sink,
+    by_name: dict[str, Declaration],
 ) -> None:
     other = by_name.setdefault(value.name, value)
     if other is not value and other != value:
@@ -112,6 +116,8 @@ def _keep(
         found.topics[value.name] = value
     elif isinstance(value, ExternalTable):
         found.outside[value.name] = value
+    elif isinstance(value, FileSource):
+        found.files[value.name] = value
     elif isinstance(value, Sink):
         found.sinks[value.name] = value
     else:
@@ -122,9 +128,14 @@ def kind_of(value: Declaration) -> str:
     """What a declaration is, in messages."""
     if isinstance(value, Table):
         return "view" if value.kind == "temporary_view" else "table"
-    return {Topic: "topic", ExternalTable: "external table", Sink: "sink", Flow: "flow"}[
-        type(value)
-    ]
+    kinds = {
+        Topic: "topic",
+        ExternalTable: "external table",
+        FileSource: "file source",
+        Sink: "sink",
+        Flow: "flow",
+    }
+    return kinds[type(value)]
 
 
 def _refuse_loose_expectations(value: object) -> None:

@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kafka_assets.declarations import (
+    RESCUED,
     Author,
     ExternalTable,
+    FileSource,
     Flow,
     Read,
     Rule,
@@ -50,15 +52,40 @@ class Outside:
 
 
 @dataclass(frozen=True)
-class Input:
-    """A topic or table that a table reads, directly or through temporary views.
+class Files:
+    """A folder of files, as an upstream.
 
     Attributes:
-        source: The topic or table.
+        declaration: The declaration.
+        path: The folder or pattern.
+        schema: The columns of its rows.
+    """
+
+    declaration: FileSource
+    path: str
+    schema: StructType
+
+    @property
+    def name(self) -> str:
+        """Its name in this graph."""
+        return self.declaration.name
+
+    @property
+    def rescues(self) -> bool:
+        """Whether its last column is the text of rows that do not fit the others."""
+        return self.schema.names[-1] == RESCUED
+
+
+@dataclass(frozen=True)
+class Input:
+    """A topic, table or folder that a table reads, directly or through temporary views.
+
+    Attributes:
+        source: The topic, table or folder.
         read: How it is read.
     """
 
-    source: Topic | Outside | Node
+    source: Source
     read: Read
 
 
@@ -70,7 +97,7 @@ class Node:
 
     Attributes:
         table: The declaration.
-        upstreams: Parameter name -> topic, table or view, in the function's order.
+        upstreams: Parameter name -> source or view, in the function's order.
         path: Where the Delta table lies.
         dead_letters_path: Where its dead letters lie (whether or not it can have any).
         checkpoint: Where its stream's checkpoint lies.
@@ -82,7 +109,7 @@ class Node:
     """
 
     table: Table
-    upstreams: Mapping[str, Topic | Outside | Node]
+    upstreams: Mapping[str, Source]
     path: str
     dead_letters_path: str
     checkpoint: str
@@ -141,6 +168,11 @@ class Node:
             *[repr(more) for more in (table.keys, table.changes, dict(table.reads)) if more],
             *[flow.code_version for flow in self.flows],
             *[u.code_version for u in self.upstreams.values() if isinstance(u, Node) and u.is_view],
+            *[
+                f"{u.declaration.format} {u.schema.json()} {sorted(u.declaration.options.items())}"
+                for u in self.upstreams.values()
+                if isinstance(u, Files)
+            ],
         ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
@@ -150,13 +182,11 @@ class Node:
             return "static"
         return self.table.reads.get(name, "stream")
 
-    def frames(
-        self, read: Callable[[Topic | Outside | Node, Read], Any], static: bool = False
-    ) -> dict[str, Any]:
+    def frames(self, read: Callable[[Source, Read], Any], static: bool = False) -> dict[str, Any]:
         """What the function is given: parameter name -> frame.
 
         Args:
-            read: Gives the frame of a topic or table; views are computed from such.
+            read: Gives the frame of a source; views are computed from such.
             static: Read all as it is, whatever is declared.
         """
         found: dict[str, Any] = {}
@@ -185,12 +215,12 @@ class Node:
                 yield Input(upstream, how)
 
     @property
-    def streams(self) -> tuple[Topic | Outside | Node, ...]:
-        """The topics and tables whose new rows it reads."""
+    def streams(self) -> tuple[Source, ...]:
+        """The topics, tables and folders whose new rows it reads."""
         return tuple(one.source for one in self.inputs if one.read != "static")
 
     @property
-    def only_stream(self) -> Topic | Outside | Node | None:
+    def only_stream(self) -> Source | None:
         """The stream of a table that reads one; None when it reads none or several."""
         return self.streams[0] if len(self.streams) == 1 else None
 
@@ -198,6 +228,10 @@ class Node:
     def topics(self) -> tuple[Topic, ...]:
         """The topics that it reads."""
         return tuple(i.source for i in self.inputs if isinstance(i.source, Topic))
+
+
+Source = Topic | Outside | Files | Node
+"""What a table reads."""
 
 
 @dataclass(frozen=True)
@@ -209,6 +243,7 @@ class Graph:
         tables: Name -> table.
         views: Name -> temporary view.
         outside: Name -> table that something else writes.
+        files: Name -> folder of files.
         notes: What SQL files say and the graph takes differently.
     """
 
@@ -216,6 +251,7 @@ class Graph:
     tables: Mapping[str, Node]
     views: Mapping[str, Node] = field(default_factory=dict)
     outside: Mapping[str, Outside] = field(default_factory=dict)
+    files: Mapping[str, Files] = field(default_factory=dict)
     notes: tuple[Note, ...] = ()
 
     def downstream_of(self, name: str) -> tuple[Node, ...]:

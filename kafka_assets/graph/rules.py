@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka_assets.declarations import Flow, Table, Topic
+from kafka_assets.declarations import Flow, Read, Table, Topic
 from kafka_assets.errors import DeclarationError
-from kafka_assets.graph.model import Node
+from kafka_assets.graph.model import Files, Node
 
 
 def refuse(node: Node) -> None:
@@ -102,14 +102,8 @@ def _refuse_inputs(node: Node) -> None:
         _refuse_views_of_several(node)
     for one in node.inputs:
         source = one.source
-        if isinstance(source, Topic):
-            if table.kind not in ("streaming_table", "sink") or one.read != "stream":
-                raise _error(
-                    node,
-                    f"a {kind} cannot read the topic {source.name!r}"
-                    + ("" if one.read == "stream" else f" as {one.read!r}"),
-                    "declare a streaming_table (bronze) that keeps the topic, and read that",
-                )
+        if isinstance(source, Topic | Files):
+            _refuse_source(node, source, one.read)
         elif one.read == "stream" and table.kind != "materialized_view":
             _refuse_rewritten_upstream(node, source)
         elif one.read == "changes" and table.kind in ("windowed_table", "auto_cdc"):
@@ -125,6 +119,19 @@ def _refuse_inputs(node: Node) -> None:
                 "computed whole",
                 "read it as a stream, or use a materialized_view",
             )
+
+
+def _refuse_source(node: Node, source: Topic | Files, read: Read) -> None:
+    """Records and files are read once, by a table that keeps their rows."""
+    if node.table.kind in ("streaming_table", "sink") and read == "stream":
+        return
+    what = "topic" if isinstance(source, Topic) else "files"
+    raise _error(
+        node,
+        f"a {node.table.kind.replace('_', ' ')} cannot read the {what} {source.name!r}"
+        + ("" if read == "stream" else f" as {read!r}"),
+        f"declare a streaming_table (bronze) that keeps the {what}, and read that",
+    )
 
 
 def _refuse_views_of_several(node: Node) -> None:

@@ -20,7 +20,7 @@ from kafka_assets.errors import (
     KafkaAssetsError,
     SourceError,
 )
-from kafka_assets.graph import Graph, Node, Outside
+from kafka_assets.graph import Files, Graph, Node, Outside
 from kafka_assets.orchestration import metadata
 from kafka_assets.orchestration.automation import table_condition
 from kafka_assets.orchestration.checks import check_results, check_specs, failed_results
@@ -72,6 +72,21 @@ def outside_asset(outside: Outside) -> dg.AssetSpec:
         key=upstream_key(outside),
         description=declaration.description,
         metadata={"dagster/uri": dg.MetadataValue.text(uri_of(outside.path))},
+    )
+
+
+def files_asset(files: Files) -> dg.AssetSpec:
+    """A folder of files, as the source of what reads it."""
+    declaration = files.declaration
+    return _spec(
+        f"file source {files.name!r}",
+        declaration.place,
+        key=upstream_key(files),
+        description=declaration.description or f"Files at `{files.path}`.",
+        kinds={"file"},
+        group_name=group_of(declaration.place),
+        owners=list(declaration.owners),
+        metadata={"dagster/uri": dg.MetadataValue.text(uri_of(files.path))},
     )
 
 

@@ -16,14 +16,16 @@ import dagster as dg
 from kafka_assets.graph import Graph, build_graph
 from kafka_assets.orchestration.assets import (
     RunTable,
+    files_asset,
     outside_asset,
     table_asset,
     topic_asset,
     view_asset,
 )
 from kafka_assets.orchestration.automation import automation_sensor
+from kafka_assets.orchestration.folders import new_files_sensor
 from kafka_assets.orchestration.jobs import operation_jobs
-from kafka_assets.orchestration.names import chains_of, keys_of
+from kafka_assets.orchestration.names import chains_of, folder_chains_of, keys_of
 from kafka_assets.orchestration.resources import SPARK, spark_resource
 from kafka_assets.orchestration.sensors import Admin, kafka_lag_sensor
 from kafka_assets.settings import KafkaSettings, Settings
@@ -73,6 +75,7 @@ def graph_defs(
     """
     topics = [topic_asset(topic, settings) for topic in graph.topics.values()]
     topics += [outside_asset(outside) for outside in graph.outside.values()]
+    topics += [files_asset(files) for files in graph.files.values()]
     topics += [view_asset(view) for view in graph.views.values()]
     tables = [table_asset(node, graph, settings, run=run) for node in graph.tables.values()]
     keys = [key for node in graph.tables.values() for key in keys_of(node)]
@@ -81,6 +84,8 @@ def graph_defs(
         sensors.append(automation_sensor(keys))
     if chains_of(graph):
         sensors.append(kafka_lag_sensor(graph, settings, admin=admin, clock=clock))
+    if folder_chains_of(graph):
+        sensors.append(new_files_sensor(graph, settings, clock=clock))
     return dg.Definitions(
         assets=[*topics, *tables],
         sensors=sensors,

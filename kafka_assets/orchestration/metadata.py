@@ -18,6 +18,7 @@ from kafka_assets.graph import Node
 from kafka_assets.orchestration.history import Position
 from kafka_assets.orchestration.names import POSITION, dead_letters_key, uri_of
 from kafka_assets.settings import Settings
+from kafka_assets.sources.files import FolderState
 from kafka_assets.sources.kafka import TopicState
 from kafka_assets.streaming.report import RunReport
 
@@ -123,6 +124,14 @@ def topic_state(state: TopicState, lag: int | None) -> dict[str, Any]:
     if lag is not None:
         metadata["lag"] = lag
     return metadata
+
+
+def folder_state(state: FolderState) -> dict[str, Any]:
+    """Metadata of a folder whose files changed."""
+    shown: dict[str, Any] = {"files": state.files, "bytes": state.bytes}
+    if state.newest:
+        shown["newest_file"] = dg.MetadataValue.timestamp(state.newest)
+    return shown
 
 
 def sample(letters: Sequence[Mapping[str, Any]]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 import dagster as dg
 
 from kafka_assets.declarations import Place, Topic
-from kafka_assets.graph import Graph, Node, Outside
+from kafka_assets.graph import Files, Graph, Node, Outside, Source
 
 CHAIN = "kafka_assets/chain"
 """Run tag: the topic whose chain `kafka_lag` started."""
@@ -41,6 +41,7 @@ POSITION = "kafka_assets/position"
 """Materialization metadata: how far the table's reported commits reach (`history.Position`)."""
 
 LAG_SENSOR = "kafka_lag"
+FOLDER_SENSOR = "new_files"
 AUTOMATION_SENSOR = "kafka_automation"
 
 
@@ -59,10 +60,17 @@ def dead_letters_key(node: Node) -> dg.AssetKey:
     return dg.AssetKey(["dlq", node.name])
 
 
-def upstream_key(upstream: Topic | Outside | Node) -> dg.AssetKey:
+def files_key(files: Files) -> dg.AssetKey:
+    """Asset key of a folder of files."""
+    return dg.AssetKey(["files", files.name])
+
+
+def upstream_key(upstream: Source) -> dg.AssetKey:
     """Asset key of what a table reads."""
     if isinstance(upstream, Outside):
         return dg.AssetKey(list(upstream.declaration.key))
+    if isinstance(upstream, Files):
+        return files_key(upstream)
     return topic_key(upstream) if isinstance(upstream, Topic) else table_key(upstream)
 
 
@@ -94,25 +102,37 @@ def lineage_version(node: Node) -> str:
 
 @dataclass(frozen=True)
 class Chain:
-    """A topic and all tables that its rows reach: what one run brings up to date.
+    """A source and all tables that its rows reach: what one run brings up to date.
 
     Attributes:
-        topic: The topic.
+        source: The topic or folder.
         tables: The tables downstream of it, upstreams first.
     """
 
-    topic: Topic
+    source: Topic | Files
     tables: tuple[Node, ...]
 
     @property
     def name(self) -> str:
-        """The topic's name in the graph."""
-        return self.topic.name
+        """The source's name in the graph."""
+        return self.source.name
 
     @property
     def keys(self) -> frozenset[dg.AssetKey]:
         """Asset keys of the tables and their dead letters."""
         return frozenset(key for node in self.tables for key in keys_of(node))
+
+
+@dataclass(frozen=True)
+class TopicChain(Chain):
+    """The chain of a topic."""
+
+    source: Topic
+
+    @property
+    def topic(self) -> Topic:
+        """The topic."""
+        return self.source
 
     @property
     def readers(self) -> tuple[Node, ...]:
@@ -120,7 +140,20 @@ class Chain:
         return tuple(node for node in self.tables if self.topic in node.topics)
 
 
-def chains_of(graph: Graph) -> tuple[Chain, ...]:
+@dataclass(frozen=True)
+class FolderChain(Chain):
+    """The chain of a folder of files."""
+
+    source: Files
+
+
+def chains_of(graph: Graph) -> tuple[TopicChain, ...]:
     """One chain for each topic that a table reads."""
-    chains = (Chain(topic, graph.downstream_of(name)) for name, topic in graph.topics.items())
+    chains = (TopicChain(topic, graph.downstream_of(name)) for name, topic in graph.topics.items())
+    return tuple(chain for chain in chains if chain.tables)
+
+
+def folder_chains_of(graph: Graph) -> tuple[FolderChain, ...]:
+    """One chain for each folder that a table reads."""
+    chains = (FolderChain(files, graph.downstream_of(name)) for name, files in graph.files.items())
     return tuple(chain for chain in chains if chain.tables)

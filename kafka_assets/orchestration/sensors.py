@@ -35,7 +35,7 @@ from kafka_assets.orchestration.names import (
     LAG_SENSOR,
     REASON,
     STARTED_BY,
-    Chain,
+    TopicChain,
     chains_of,
     lineage_version,
     table_key,
@@ -137,7 +137,7 @@ def kafka_lag_sensor(
             aged = _aged(asked, chains, states, last, settings.sensor, clock())
         except SourceError as error:
             return dg.SkipReason(str(error))
-        said = _said(context.cursor)
+        said = said_before(context.cursor)
         busy = keys_in_flight(context.instance)
         tick = Tick(clock(), settings.sensor, graph, states, aged, last, busy, said)
         verdicts = {
@@ -160,12 +160,12 @@ def kafka_lag_sensor(
     return evaluate
 
 
-def verdict(tick: Tick, chain: Chain, failures: Failures) -> Verdict:
+def verdict(tick: Tick, chain: TopicChain, failures: Failures) -> Verdict:
     """Whether a chain starts now, and why."""
     if any(keys is None or keys & chain.keys for keys in tick.busy):
         return Verdict(False, "a run is in flight")
     if failures.count and not failures.repaired:
-        return _after_failure(tick, failures)
+        return after_failure(failures, tick.graph, tick.settings, tick.now)
     never_built = [n for n in chain.tables if table_key(n) not in tick.last]
     if never_built and any(table_key(n) in tick.last for n in chain.readers):
         return Verdict(True, f"{never_built[0].name} was never built")
@@ -188,7 +188,7 @@ def verdict(tick: Tick, chain: Chain, failures: Failures) -> Verdict:
     return Verdict(False, f"lag {lag}, below {tick.settings.min_records}")
 
 
-def lag_of(chain: Chain, state: TopicState, last: Last) -> int:
+def lag_of(chain: TopicChain, state: TopicState, last: Last) -> int:
     """Records that wait for the slowest reader of a topic; negative when offsets went back."""
     lags = []
     for node in chain.readers:
@@ -212,18 +212,21 @@ def pause_after(failures: int, settings: SensorSettings) -> float:
     return min(doubled, settings.backoff_most_seconds)
 
 
-def _after_failure(tick: Tick, failures: Failures) -> Verdict:
+def after_failure(
+    failures: Failures, graph: Graph, settings: SensorSettings, now: float
+) -> Verdict:
+    """Whether a chain that failed starts again now, and why."""
     kind, table = failures.tags.get(FAILURE, "run_failed"), failures.tags.get(FAILED_TABLE, "")
     what = f"{kind.replace('_', ' ')} in {table}" if table else kind.replace("_", " ")
     if kind in WAITS_FOR_PEOPLE:
-        node = tick.graph.tables.get(table)
+        node = graph.tables.get(table)
         if node is not None and failures.tags.get(FAILED_CODE) == lineage_version(node):
             return Verdict(
                 False, f"{what}: waits for changed code, or for a manual run of {table} to succeed"
             )
         return Verdict(True, f"the code changed after {what}")
-    again = failures.ended + pause_after(failures.count, tick.settings)
-    if tick.now < again:
+    again = failures.ended + pause_after(failures.count, settings)
+    if now < again:
         at = datetime.fromtimestamp(again, UTC).strftime("%H:%M:%S UTC")
         return Verdict(False, f"{what}, {failures.count} in a row: next try at {at}")
     return Verdict(True, f"try again after {failures.count} failures")
@@ -251,7 +254,7 @@ def _describe(admin: Admin, topics: list[str]) -> tuple[dict[str, TopicState], l
 
 def _aged(
     admin: Admin,
-    chains: Iterable[Chain],
+    chains: Iterable[TopicChain],
     states: Mapping[str, TopicState],
     last: Last,
     settings: SensorSettings,
@@ -281,7 +284,7 @@ def _saved(node: Node, state: TopicState, last: Last) -> dict[int, int]:
 
 
 def _requests(
-    tick: Tick, chains: Iterable[Chain], verdicts: Mapping[str, Verdict]
+    tick: Tick, chains: Iterable[TopicChain], verdicts: Mapping[str, Verdict]
 ) -> list[dg.RunRequest]:
     requests = []
     started: set[dg.AssetKey] = set()
@@ -328,7 +331,7 @@ def _idle_tables(
     tick: Tick,
     verdicts: Mapping[str, Verdict],
     instance: dg.DagsterInstance,
-    chains: Iterable[Chain],
+    chains: Iterable[TopicChain],
 ) -> list[Node]:
     """Tables to renew: all their chains are healthy and without lag."""
     may: set[str] = set()
@@ -350,7 +353,8 @@ def _of(tick: Tick, node: Node) -> Materialization | None:
     return tick.last.get(table_key(node))
 
 
-def _said(cursor: str | None) -> dict[str, dict[str, Any]]:
+def said_before(cursor: str | None) -> dict[str, dict[str, Any]]:
+    """What a sensor's cursor holds, by the source's name in the graph."""
     try:
         said = json.loads(cursor or "{}")
     except json.JSONDecodeError:

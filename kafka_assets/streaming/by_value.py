@@ -10,9 +10,8 @@ import sys
 from typing import TYPE_CHECKING, TypeVar
 
 from kafka_assets import options
-from kafka_assets.declarations import Topic
 from kafka_assets.decoding import explain
-from kafka_assets.graph import Outside
+from kafka_assets.graph import Node
 from kafka_assets.streaming import (
     batch,
     changes,
@@ -26,14 +25,13 @@ from kafka_assets.streaming import spec as spec_module
 
 if TYPE_CHECKING:
     from kafka_assets.declarations import Author
-    from kafka_assets.graph import Node
 
 S = TypeVar("S")
 
 
 def _views_above(node: Node) -> list[Author]:
     """The functions of the temporary views that a table reads, directly or through others."""
-    views = [u for u in node.upstreams.values() if not isinstance(u, Topic | Outside) and u.is_view]
+    views = [u for u in node.upstreams.values() if isinstance(u, Node) and u.is_view]
     return [function for v in views for function in (v.table.function, *_views_above(v))]
 
 

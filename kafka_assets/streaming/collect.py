@@ -13,7 +13,7 @@ from typing import Any
 
 from kafka_assets.declarations import Topic
 from kafka_assets.errors import SourceError
-from kafka_assets.graph import Node
+from kafka_assets.graph import Files, Node
 from kafka_assets.streaming.checkpoint import Checkpoint
 from kafka_assets.streaming.dead_letters import letters_of
 from kafka_assets.streaming.plan import Planned
@@ -228,11 +228,11 @@ def _rows_of_upstreams(node: Node, ours: list[Commit]) -> int | None:
 def _rows_of_upstream(node: Node, ours: list[Commit]) -> int | None:
     """Rows that the upstream table's own commits say it got between two positions of the stream.
 
-    None where that cannot be known: for a topic, behind a view, for a first read of a table that
-    was there before, and for batches that ended in the middle of a commit.
+    None where that cannot be known: for topics and files, behind a view, for a first read of a
+    table that was there before, and for batches that ended in the middle of a commit.
     """
     upstream = node.only_stream
-    if upstream is None or isinstance(upstream, Topic) or upstream.name not in node.upstreams:
+    if isinstance(upstream, Topic | Files | None) or upstream.name not in node.upstreams:
         return None
     now = Checkpoint.read(node.checkpoint)
     ours = [c for c in ours if c.query_id == now.query_id]

@@ -13,7 +13,7 @@ from typing import Any
 
 from kafka_assets.declarations import Flow, Topic
 from kafka_assets.errors import FenceRefused
-from kafka_assets.graph import Node
+from kafka_assets.graph import Files, Node
 from kafka_assets.sources.kafka import TopicState
 from kafka_assets.streaming.checkpoint import Checkpoint
 from kafka_assets.streaming.dead_letters import letters_app_id
@@ -112,6 +112,8 @@ def source_ids(node: Node, topics: Mapping[str, TopicState]) -> dict[str, str]:
     for upstream in node.streams:
         if isinstance(upstream, Topic):
             ids[upstream.name] = topics[upstream.topic].topic_id
+        elif isinstance(upstream, Files):
+            ids[upstream.name] = upstream.path
         else:
             found = LakeTable.open(upstream.path)
             ids[upstream.name] = found.table_id if found is not None else "(none)"
@@ -208,8 +210,10 @@ def _refuse_restored_upstream(node: Node, checkpoint: Checkpoint) -> None:
     if checkpoint.last_commit < 0:
         return
     for upstream in node.streams:
-        table = None if isinstance(upstream, Topic) else LakeTable.open(upstream.path)
-        if isinstance(upstream, Topic) or table is None:
+        if isinstance(upstream, Topic | Files):
+            continue
+        table = LakeTable.open(upstream.path)
+        if table is None:
             continue
         done = checkpoint.position(checkpoint.last_commit, table_id=table.table_id)
         if done is None:
@@ -238,8 +242,17 @@ def _refuse_other_table(node: Node, table: LakeTable, checkpoint: Checkpoint) ->
 
 def _refuse_other_sources(node: Node, checkpoint: Checkpoint, sources: Mapping[str, str]) -> None:
     recorded: Mapping[str, Any] = checkpoint.record.get("sources", {})
+    folders = {source.name for source in node.streams if isinstance(source, Files)}
     for name, now in sources.items():
         before = recorded.get(name, now)
+        if before != now and checkpoint.last_offsets >= 0 and name in folders:
+            raise FenceRefused(
+                "other_folder",
+                f"table {node.name!r} has read the files {name!r} at {before}, and they are "
+                f"declared at {now} now; files that were moved there would be read again",
+                fix=f"declare the new folder as a source of its own, with a flow of its own; or "
+                f"kafka-assets reset {node.name} (says first which rows would be lost)",
+            )
         if before != now and checkpoint.last_offsets >= 0:
             raise FenceRefused(
                 "source_recreated",

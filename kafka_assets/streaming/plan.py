@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 from kafka_assets.declarations import Changes, Read, Topic
 from kafka_assets.decoding.json import decode_json
 from kafka_assets.errors import PlanError
-from kafka_assets.graph import Graph, Node, Outside
-from kafka_assets.sources import kafka
+from kafka_assets.graph import Files, Graph, Node, Outside, Source
+from kafka_assets.sources import files, kafka
 from kafka_assets.sql_rules import Operand, cannot_raise
 from kafka_assets.streaming.changes import Folding, fold
 from kafka_assets.streaming.plan_rules import (
@@ -102,7 +102,7 @@ def plan_table(node: Node, session: SparkSession) -> Planned:
     return planned
 
 
-def _all_sources(node: Node) -> Iterator[Topic | Outside | Node]:
+def _all_sources(node: Node) -> Iterator[Source]:
     for one in node.inputs:
         yield one.source
         if isinstance(one.source, Node):
@@ -210,14 +210,14 @@ def _operand(type_name: str) -> Operand:
     return "number" if type_name in numbers else "other"
 
 
-def _empty(
-    node: Node, upstream: Topic | Outside | Node, how: Read, session: SparkSession
-) -> DataFrame:
+def _empty(node: Node, upstream: Source, how: Read, session: SparkSession) -> DataFrame:
     """An empty frame with the columns of what a table reads."""
     from pyspark.sql.types import StructType
 
     if isinstance(upstream, Topic):
         return kafka.empty_frame(session)
+    if isinstance(upstream, Files):
+        return files.empty_frame(session, upstream)
     if isinstance(upstream, Node):
         schema = plan_table(upstream, session).schema
     else:

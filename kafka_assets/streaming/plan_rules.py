@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kafka_assets.declarations import Expectation
+from kafka_assets.declarations import RESCUED, Expectation
 from kafka_assets.errors import PlanError
 from kafka_assets.graph import Node
 from kafka_assets.streaming.changes import END, START
@@ -118,7 +118,7 @@ def _refuse_names(node: Node, schema: StructType) -> None:
             raise plan_error(
                 node, f"its function returns two columns {name!r}", "rename or drop one of them"
             )
-        known = name in (*OURS, *CHANGE_COLUMNS, START, END)
+        known = name in (*OURS, *CHANGE_COLUMNS, START, END, RESCUED)
         free = _is_imported(node) and not OF_BATCHES.fullmatch(name)
         if name.startswith("_") and not known and not free:
             raise plan_error(

@@ -49,7 +49,7 @@ def named_errors(node: Node) -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        raise translated(str(error), node) from error
+        raise translated(text_of(error), node) from error
     except Exception as error:
         own = type(error).__module__.partition(".")[0]
         if own not in ("py4j", "grpc") and not isinstance(error, ConnectionError | EOFError):
@@ -104,7 +104,7 @@ def await_query(query: StreamingQuery, node: Node) -> None:
         query.stop()
         raise
     except PySparkException as error:
-        raise translated(str(error), node) from error
+        raise translated(text_of(error), node) from error
 
 
 def state_figures(query: StreamingQuery) -> dict[str, int]:
@@ -139,6 +139,14 @@ def translated(text: str, node: Node) -> KafkaAssetsError:
         "are kept",
         fix="correct the cause and run again: the run continues where it stopped",
     )
+
+
+def text_of(error: BaseException) -> str:
+    """What an engine's error says, and what each of its causes in the engine does."""
+    ask = getattr(error, "getStackTrace", None)
+    stack = (ask() if ask is not None else getattr(error, "_stackTrace", None)) or ""
+    causes = [line for line in stack.splitlines() if line.startswith("Caused by: ")]
+    return "\n".join([str(error), *causes])
 
 
 def _unescaped(text: str) -> str:

@@ -20,8 +20,9 @@ from upath import UPath
 
 from kafka_assets.declarations import Topic
 from kafka_assets.errors import SourceError
-from kafka_assets.graph import Graph, Node
+from kafka_assets.graph import Files, Graph, Node
 from kafka_assets.settings import Settings
+from kafka_assets.sources import files
 from kafka_assets.sources.kafka import KafkaAdmin, TopicState
 from kafka_assets.streaming import collect, places, table_rules, views
 from kafka_assets.streaming.creating import ensure_letters, ensure_table
@@ -204,7 +205,9 @@ def _describe_topics(node: Node, settings: Settings) -> dict[str, TopicState]:
 
 def _require_upstreams(node: Node) -> None:
     for upstream in (one.source for one in node.inputs):
-        if not isinstance(upstream, Topic) and LakeTable.open(upstream.path) is None:
+        if isinstance(upstream, Files):
+            files.require(upstream, node.name)
+        elif not isinstance(upstream, Topic) and LakeTable.open(upstream.path) is None:
             raise SourceError(
                 f"table {node.name!r} reads {upstream.name!r}, which does not exist yet at "
                 f"{upstream.path}",

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from kafka_assets.declarations import Changes, Read, Topic
 from kafka_assets.decoding.explain import explain_json
-from kafka_assets.graph import Node, Outside
+from kafka_assets.graph import Files, Node, Source
 from kafka_assets.schemas import fingerprint
 from kafka_assets.settings import Settings
+from kafka_assets.sources import files
 from kafka_assets.sources.kafka import TopicState, producer_options, read_stream
 from kafka_assets.streaming import by_value, fence
 from kafka_assets.streaming.batch import run_batch, run_keyed
@@ -137,12 +138,12 @@ def _raw_path(node: Node) -> str | None:
     return upstream.path if raw else _raw_path(upstream)
 
 
-def _read(
-    run: Run, position: fence.Position, upstream: Topic | Outside | Node, how: Read
-) -> DataFrame:
+def _read(run: Run, position: fence.Position, upstream: Source, how: Read) -> DataFrame:
     if isinstance(upstream, Topic):
         most = run.node.table.options.max_rows_per_batch
         return read_stream(run.session, upstream, run.settings.kafka, most=most)
+    if isinstance(upstream, Files):
+        return files.read_stream(run.session, upstream)
     if how == "static":
         return run.session.read.format("delta").load(upstream.path)
     reader = run.session.readStream.format("delta")
@@ -224,7 +225,7 @@ def _start_changes(run: Run, position: fence.Position, changes: Changes) -> Stre
 def _only_table(run: Run, position: fence.Position) -> tuple[str, DataFrame]:
     """Path and stream of the one table that is read."""
     upstream = run.node.only_stream
-    if upstream is None or isinstance(upstream, Topic):
+    if upstream is None or isinstance(upstream, Topic | Files):
         raise TypeError(f"table {run.node.name!r} reads no table, or several")
     return upstream.path, _read(run, position, upstream, "stream")
 

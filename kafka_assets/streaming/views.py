@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafka_assets.declarations import Topic
-from kafka_assets.graph import Node
+from kafka_assets.graph import Files, Node
 from kafka_assets.streaming import batch
 from kafka_assets.streaming.dead_letters import letters_app_id
 from kafka_assets.streaming.expectations import checked
-from kafka_assets.streaming.query import translated
+from kafka_assets.streaming.query import text_of, translated
 from kafka_assets.streaming.spec import BatchSpec
 from kafka_assets.streaming.tables import LakeTable
 
@@ -36,7 +36,7 @@ def run_view(node: Node, session: SparkSession, spec: BatchSpec, table: LakeTabl
     """
     from pyspark.errors import PySparkException
 
-    sources = [one.source for one in node.inputs if not isinstance(one.source, Topic)]
+    sources = [one.source for one in node.inputs if not isinstance(one.source, Topic | Files)]
     upstreams = {source.name: LakeTable.existing(source.path) for source in sources}
     made_from = {name: up.data_version for name, up in upstreams.items()}
     last = next((c for c in table.commits() if "made_from" in c.info), None)
@@ -70,4 +70,4 @@ def run_view(node: Node, session: SparkSession, spec: BatchSpec, table: LakeTabl
     except batch.BatchRefused as error:
         raise translated(str(error), node) from None
     except PySparkException as error:
-        raise translated(str(error), node) from error
+        raise translated(text_of(error), node) from error

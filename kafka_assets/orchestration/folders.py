@@ -1,0 +1,126 @@
+"""The `new_files` sensor: looks at the folders that tables read, and starts their chains.
+
+It lists, and never reads a file or starts Spark. Its cursor holds what it said last of each folder;
+which files a table has read is its checkpoint's to know. When a chain that failed starts again is
+decided as for topics, in `sensors`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import dagster as dg
+
+from kafka_assets.errors import SourceError
+from kafka_assets.graph import Files, Graph
+from kafka_assets.orchestration import metadata
+from kafka_assets.orchestration.history import failures_of, keys_in_flight, latest
+from kafka_assets.orchestration.names import (
+    CHAIN,
+    FOLDER_SENSOR,
+    REASON,
+    STARTED_BY,
+    FolderChain,
+    files_key,
+    folder_chains_of,
+    table_key,
+)
+from kafka_assets.orchestration.sensors import Verdict, after_failure, said_before
+from kafka_assets.settings import Settings
+from kafka_assets.sources.files import FolderState, state_of
+
+
+def new_files_sensor(
+    graph: Graph,
+    settings: Settings,
+    *,
+    look: Callable[[Files], FolderState] = state_of,
+    clock: Callable[[], float] = time.time,
+) -> dg.SensorDefinition:
+    """The sensor for all folders; on by default.
+
+    Args:
+        graph: The folders and tables.
+        settings: How often it looks, and how failures are paused after.
+        look: Says what a folder holds.
+        clock: Seconds since 1970-01-01 UTC.
+    """
+    chains = folder_chains_of(graph)
+
+    @dg.sensor(
+        name=FOLDER_SENSOR,
+        target=dg.AssetSelection.assets(*sorted({k for c in chains for k in c.keys})),
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        minimum_interval_seconds=settings.sensor.interval_seconds,
+        description="Starts the tables that read a folder when a file has come.",
+    )
+    def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        said = said_before(context.cursor)
+        requests: list[dg.RunRequest] = []
+        moved: list[dg.AssetMaterialization] = []
+        notes: list[str] = []
+        for chain in chains:
+            try:
+                state = look(chain.source)
+            except SourceError as error:
+                notes.append(str(error).replace("\n", " "))
+                continue
+            told = said.setdefault(chain.name, {})
+            if told.get("version") != state.version:
+                told["version"] = state.version
+                moved.append(_moved(chain, state))
+            found = _verdict(chain, state, told, context.instance, graph, settings, clock())
+            started = {key for request in requests for key in request.asset_selection or ()}
+            if found.start and not started & chain.keys:
+                told["started"] = state.version
+                requests.append(_request(chain, found))
+            notes.append(f"{chain.name}: {found.why}")
+        return dg.SensorResult(
+            run_requests=requests,
+            asset_events=moved,
+            cursor=json.dumps(said, sort_keys=True),
+            skip_reason=None if requests else "; ".join(notes),
+        )
+
+    return evaluate
+
+
+def _verdict(
+    chain: FolderChain,
+    state: FolderState,
+    told: Mapping[str, Any],
+    instance: dg.DagsterInstance,
+    graph: Graph,
+    settings: Settings,
+    now: float,
+) -> Verdict:
+    if any(keys is None or keys & chain.keys for keys in keys_in_flight(instance)):
+        return Verdict(False, "a run is in flight")
+    last = latest(instance, [table_key(node) for node in chain.tables])
+    failures = failures_of(instance, chain, last)
+    if failures.count and not failures.repaired:
+        return after_failure(failures, graph, settings.sensor, now)
+    if not state.files:
+        return Verdict(False, "no files")
+    if told.get("started") == state.version:
+        return Verdict(False, f"{state.files} files, none of them new")
+    return Verdict(True, f"{state.files} files, which were not like this before")
+
+
+def _moved(chain: FolderChain, state: FolderState) -> dg.AssetMaterialization:
+    return dg.AssetMaterialization(
+        files_key(chain.source),
+        description="The files changed.",
+        metadata=metadata.folder_state(state),
+        tags={"dagster/data_version": state.version},
+    )
+
+
+def _request(chain: FolderChain, found: Verdict) -> dg.RunRequest:
+    return dg.RunRequest(
+        asset_selection=sorted(chain.keys),
+        tags={CHAIN: chain.name, STARTED_BY: FOLDER_SENSOR, REASON: found.why},
+    )

@@ -1,0 +1,94 @@
+"""What a file source refuses when it is declared, and what its folder's state says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafka_assets as ka
+from kafka_assets.errors import DeclarationError
+from kafka_assets.graph import Graph
+from kafka_assets.settings import Settings
+from kafka_assets.sources.files import state_of
+from kafka_assets_tests.helpers import graph_of
+
+
+def graph(lake: Path, **given: Any) -> Graph:
+    """One table over one file source."""
+    arrived = ka.file_source("arrived", **{"path": "landing", "format": "json", **given})
+
+    @ka.streaming_table(layer="bronze")
+    def raw(arrived: Any) -> Any:
+        return arrived
+
+    return graph_of(Settings(lake=str(lake)), arrived, raw)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"format": "jsn", "schema": "id INT"}, "there is no format 'jsn'"),
+        ({"path": "a/../b", "schema": "id INT"}, "is no path"),
+        ({}, "nothing says which columns its json files have"),
+        ({"format": "text", "schema": "id INT"}, "text files have columns of their own"),
+        ({"schema": "id WHATEVER"}, "file source 'arrived'"),
+        ({"schema": "absent.ddl"}, "there is no such file"),
+        ({"schema": "id INT", "options": {"mutiLine": True}}, "did you mean multiLine?"),
+        ({"schema": "id INT", "options": {"mode": "DROPMALFORMED"}}, "mode='DROPMALFORMED' cannot"),
+        ({"schema": "id INT", "options": {"maxFileAge": "7d"}}, "maxFileAge='7d' cannot be set"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_when_it_is_declared(
+    tmp_path: Path, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DeclarationError) as refused:
+        graph(tmp_path, **given)
+    assert message in str(refused.value)
+    assert "test_file_source.py:" in str(refused.value)
+
+
+def test_a_path_without_a_beginning_lies_in_the_lake_and_text_that_does_not_fit_has_a_column(
+    tmp_path: Path,
+) -> None:
+    made = graph(tmp_path, schema="id INT").files["arrived"]
+    assert made.path == f"{tmp_path}/landing"
+    assert made.schema.names == ["id", "_rescued_data"]
+    assert graph(tmp_path, path="s3://x/y", schema="id INT").files["arrived"].path == "s3://x/y"
+
+
+def test_only_a_streaming_table_reads_files(tmp_path: Path) -> None:
+    arrived = ka.file_source("arrived", "landing", format="text")
+
+    @ka.materialized_view(layer="gold")
+    def lines(arrived: Any) -> Any:
+        return arrived
+
+    with pytest.raises(DeclarationError, match="materialized view cannot read the files 'arrived'"):
+        graph_of(Settings(lake=str(tmp_path)), arrived, lines)
+
+
+def test_other_columns_change_the_code_version_of_the_readers(tmp_path: Path) -> None:
+    versions = {
+        graph(tmp_path, schema=columns).tables["raw"].code_version
+        for columns in ("id INT", "id BIGINT", "id INT")
+    }
+    assert len(versions) == 2
+
+
+def test_a_folders_version_changes_with_its_files_alone(tmp_path: Path) -> None:
+    source = graph(tmp_path, schema="id INT").files["arrived"]
+    empty = state_of(source)
+    assert (empty.files, empty.bytes) == (0, 0)
+    inside = tmp_path / "landing" / "day=1"
+    inside.mkdir(parents=True)
+    (inside / "_SUCCESS").touch()
+    (inside / ".draft.json").write_text("{}")
+    assert state_of(source).version == empty.version
+    (inside / "a.json").write_text("{}")
+    one = state_of(source)
+    assert (one.files, one.version != empty.version) == (1, True)
+    assert state_of(source) == one
+    (inside / "a.json").write_text("{ }")
+    assert state_of(source).version != one.version
