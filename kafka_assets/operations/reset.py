@@ -16,7 +16,7 @@ from typing import Any
 from upath import UPath
 
 from kafka_assets.errors import OperationRefused
-from kafka_assets.graph import Graph, Node
+from kafka_assets.graph import Files, Graph, Node
 from kafka_assets.operations import audit
 from kafka_assets.operations.letters import table_of
 from kafka_assets.settings import Settings
@@ -180,6 +180,9 @@ def _loss(node: Node, nodes: tuple[Node, ...], states: Mapping[str, TopicState])
         lost = _loss_of_records(node, table, states[topic.topic])
         if lost is not None:
             return lost
+    gone = _loss_of_files(node)
+    if gone is not None:
+        return gone
     again = {n.name for n in nodes}
     sources = [one.source for one in node.inputs]
     resets = [s for s in sources if isinstance(s, Node) and s.name in again]
@@ -208,6 +211,18 @@ def _loss_of_records(node: Node, table: LakeTable, state: TopicState) -> Loss | 
         return None
     where = ", ".join(f"{state.topic}/{p} now begins at {first}" for p, first in gone.items())
     return Loss(node.name, rows, where)
+
+
+def _loss_of_files(node: Node) -> Loss | None:
+    """Rows whose files are gone: how many is not known, as rows do not say their file."""
+    read: set[str] = set()
+    for part in node.parts:
+        if any(isinstance(source, Files) for source in part.streams):
+            read |= Checkpoint.read(part.checkpoint).files_read()
+    gone = sorted(path for path in read if not UPath(path).exists())
+    if not gone:
+        return None
+    return Loss(node.name, None, f"{len(gone)} of {len(read)} files are gone, such as {gone[0]}")
 
 
 def _rows_of_lost_records(table: LakeTable, states: Mapping[str, TopicState]) -> int | None:

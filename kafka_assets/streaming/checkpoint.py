@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from upath import UPath
 
@@ -171,6 +172,29 @@ class Checkpoint:
             if topic in first:
                 return dict(first[topic])
         return None
+
+    def files_read(self) -> set[str]:
+        """The files that batches of this checkpoint were made from, as Spark's source wrote them.
+
+        Raises:
+            ValueError: The source's log is damaged.
+        """
+        found: set[str] = set()
+        sources = UPath(self.path) / "sources"
+        for folder in sources.iterdir() if sources.exists() else ():
+            for log in folder.iterdir():
+                if log.name.removesuffix(".compact").isdigit():
+                    found |= _paths_in(log)
+        return found
+
+
+def _paths_in(log: UPath) -> set[str]:
+    lines = log.read_text(encoding="utf-8").splitlines()[1:]
+    try:
+        entries = [json.loads(line) for line in lines]
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{log} is damaged: {error.msg}") from None
+    return {unquote(entry["path"]) for entry in entries if "path" in entry}
 
 
 def _write_whole(file: UPath, text: str) -> None:

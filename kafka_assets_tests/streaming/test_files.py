@@ -11,8 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 import kafka_assets as ka
-from kafka_assets.errors import FenceRefused, RunFailed, SourceError
+from kafka_assets.errors import FenceRefused, OperationRefused, RunFailed, SourceError
 from kafka_assets.graph import Graph
+from kafka_assets.operations.reset import reset
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.run import run_graph, run_table
 from kafka_assets_tests.helpers import graph_of
@@ -147,6 +148,22 @@ def test_a_folder_that_is_not_there_or_is_another_one_is_refused(
     with pytest.raises(FenceRefused) as refused:
         run_table(orders(settings, landing / "moved").tables["raw"], spark, settings)
     assert refused.value.state == "other_folder"
+
+
+def test_a_reset_brings_the_files_back_and_says_when_one_of_them_is_gone(
+    spark: SparkSession, settings: Settings, landing: Path
+) -> None:
+    graph = orders(settings, landing)
+    first = put(landing, "1 a.json", '{"id": "a", "x": 1}')
+    put(landing, "2.json", '{"id": "b", "x": 1}')
+    run_table(graph.tables["raw"], spark, settings)
+    reset(graph, "raw", settings)
+    run_table(graph.tables["raw"], spark, settings)
+    assert rows(graph.tables["raw"].path, "id") == [("a",), ("b",)]
+    first.unlink()
+    with pytest.raises(OperationRefused, match=r"1 of 2 files are gone, such as file:.*/1 a.json"):
+        reset(graph, "raw", settings)
+    assert len(rows(graph.tables["raw"].path, "id")) == 2
 
 
 @pytest.mark.parametrize(
