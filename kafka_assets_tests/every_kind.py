@@ -18,6 +18,7 @@ PREFIX = os.environ.get("EVERY_KIND_PREFIX", "every")
 orders_topic = ka.kafka_topic(f"{PREFIX}-orders", name="orders_topic")
 returns_topic = ka.kafka_topic(f"{PREFIX}-returns", name="returns_topic")
 customers_topic = ka.kafka_topic(f"{PREFIX}-customers", name="customers_topic")
+coupons = ka.file_source("coupons", "landing", format="csv", schema="code STRING, off INT")
 countries = ka.external_table("countries", layer="silver", description="Kept by another team.")
 
 
@@ -96,6 +97,13 @@ def customer_feed(customers: DataFrame) -> DataFrame:
 def orders_abroad(orders: DataFrame, countries: DataFrame) -> DataFrame:
     """Orders with the country of their customer."""
     return orders.join(countries, "customer").select("id", "country", "amount", "_source")
+
+
+@ka.streaming_table(layer="bronze")
+@ka.expect("fits", "_rescued_data IS NULL")
+def coupons_kept(coupons: DataFrame) -> DataFrame:
+    """Coupons, from files that partners upload."""
+    return coupons
 
 
 @ka.streaming_table(layer="silver")

@@ -67,6 +67,9 @@ def test_the_examples_run(spark: SparkSession, settings: Settings) -> None:
         produce(bootstrap, topic, values)
     countries = pa.table({"customer": ["ann"], "country": ["NL"]})
     write_deltalake(f"{settings.lake}/silver/countries", countries)
+    coupons = Path(settings.lake, "landing", "coupons")
+    coupons.mkdir(parents=True)
+    (coupons / "1.json").write_text('{"code": "a", "off": 1}\n{"code": "b", "off": "much"}\n')
     graph = page(settings)
     reports = run_graph(graph, spark, settings)
 
@@ -85,4 +88,5 @@ def test_the_examples_run(spark: SparkSession, settings: Settings) -> None:
     assert rows("customer_history", "name", "__END_AT") == [("Ann A.", 2), ("Ann B.", None)]
     assert rows("abroad", "country") == [("NL",), ("NL",)]
     assert reports["alerts"].kept == 2
+    assert (rows("coupon", "code", "off"), reports["coupon"].dead) == ([("a", 1)], 1)
     assert all(rule.holds for rule in reports["balance"].table_rules)

@@ -6,7 +6,8 @@ What a format's rows look like to Spark is `sources.files`; the schema is looked
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 
 from kafka_assets.declarations.model import FileSource, Place
 from kafka_assets.declarations.places import caller, check_name, check_owners, declared
@@ -137,6 +138,20 @@ def file_source(
             place=place,
         )
     )
+
+
+def source_name(path: str, taken: Collection[str]) -> str:
+    """A name for a folder that a program or a SQL file reads without naming it.
+
+    Args:
+        path: The folder or pattern.
+        taken: Names that are in use.
+    """
+    parts = [part for part in path.split("://")[-1].split("/") if part and "*" not in part]
+    name = re.sub(r"[^a-z0-9]+", "_", (parts[-1] if parts else "files").lower()).strip("_")
+    if not name[:1].isalpha():
+        name = f"files_{name}".rstrip("_")
+    return f"{name}_files" if name in taken else name
 
 
 def _options(subject: str, place: Place, format: str, given: Mapping[str, str]) -> dict[str, str]:

@@ -13,11 +13,13 @@ from kafka_assets.settings import Settings
 from kafka_assets_tests import every_kind
 
 DECLARED_EDGES = """
+bronze/coupons_kept <- files/coupons
 bronze/customer_changes <- kafka/customers_topic
 bronze/orders_raw <- kafka/orders_topic
 dlq/customer_changes <- kafka/customers_topic
 dlq/movements <- kafka/returns_topic, silver/orders
 dlq/orders <- view/orders_with_value
+files/coupons <-
 gold/balances <- silver/movements
 gold/customer_feed <- silver/customers
 gold/hourly <- silver/orders
@@ -37,6 +39,7 @@ view/orders_with_value <- bronze/orders_raw
 """
 
 DECLARED_CHECKS = """
+bronze/coupons_kept: fits, rows_returned
 bronze/customer_changes: rows_read, rows_returned
 gold/balances: not_empty, one_row_a_customer, rows_returned
 gold/hourly: rows_returned

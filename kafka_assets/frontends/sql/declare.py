@@ -10,13 +10,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kafka_assets.declarations import Declaration, Flow, Topic, create_auto_cdc_flow, kafka_topic
+from kafka_assets.declarations import (
+    Declaration,
+    FileSource,
+    Flow,
+    Topic,
+    create_auto_cdc_flow,
+    file_source,
+    kafka_topic,
+)
+from kafka_assets.declarations.files import source_name
 from kafka_assets.declarations.model import Place
 from kafka_assets.declarations.places import check_name, written_at
 from kafka_assets.errors import DeclarationError
 from kafka_assets.frontends.notes import Note
 from kafka_assets.frontends.sql.parse import parse
 from kafka_assets.frontends.sql.query import Query, read_query
+from kafka_assets.frontends.sql.reading_files import FilesRead
 from kafka_assets.frontends.sql.statements import (
     ChangesStatement,
     Column,
@@ -27,7 +37,7 @@ from kafka_assets.frontends.sql.statements import (
 )
 from kafka_assets.frontends.sql.table import declare_table, refuse_batch_size, refuse_view_options
 from kafka_assets.frontends.sql.text import Source
-from kafka_assets.frontends.sql.using import Use, use_of
+from kafka_assets.frontends.sql.using import Sources, Use, use_of
 
 __all__ = ["Loaded", "Note", "load_files", "load_sql"]
 
@@ -71,8 +81,9 @@ def load_files(paths: Iterable[Path], topics: Iterable[Topic] = ()) -> Loaded:
         DeclarationError: Something is no statement, or cannot be mapped; names the table, file,
             line, column and the fix, and shows the line.
     """
-    pipeline = _Pipeline({topic.topic: topic for topic in topics})
     statements = [one for path in paths for one in parse(Source.read(path))]
+    names = frozenset(one.name[-1] for one in statements if one.name)
+    pipeline = _Pipeline(Sources({topic.topic: topic for topic in topics}), names)
     for one in statements:
         pipeline.read(one)
     for one in statements:
@@ -112,7 +123,8 @@ def _shown(source: Source) -> Iterator[None]:
 class _Pipeline:
     """What is known so far, by name."""
 
-    topics: dict[str, Topic]
+    sources: Sources
+    names: frozenset[str]
     declarations: list[Declaration] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     queries: dict[int, Query] = field(default_factory=dict)
@@ -120,7 +132,7 @@ class _Pipeline:
     feeds: dict[str, list[Use]] = field(default_factory=dict)
 
     def read(self, one: Statement) -> None:
-        """Find the topics that a statement reads, and what others need to know of it."""
+        """Find the topics and files that a statement reads, and what others need to know of it."""
         if isinstance(one, ChangesStatement):
             return
         if isinstance(one, TableStatement):
@@ -131,11 +143,35 @@ class _Pipeline:
         query = read_query(one.source, _subject(one), one.select)
         self.queries[id(one)] = query
         for relation in query.relations:
-            if relation.kafka is not None and relation.kafka.topic not in self.topics:
-                with written_at(one.source.place(relation.kafka.offset)), _shown(one.source):
-                    topic = kafka_topic(relation.kafka.topic)
-                self.topics[topic.topic] = topic
+            kafka, files = relation.kafka, relation.files
+            if kafka is not None and kafka.topic not in self.sources.topics:
+                with written_at(one.source.place(kafka.offset)), _shown(one.source):
+                    topic = kafka_topic(kafka.topic)
+                self.sources.topics[topic.topic] = topic
                 self.declarations.append(topic)
+            if files is not None and files not in self.sources.files:
+                self.declarations.append(self._files(one, files))
+
+    def _files(self, one: Statement, read: FilesRead) -> FileSource:
+        for other, source in self.sources.files.items():
+            if other.path == read.path:
+                raise one.source.refused(
+                    _subject(one),
+                    read.offset,
+                    f"{read.path} is read in another way at {source.place}",
+                    "read it in one way, in a table that the others read",
+                )
+        taken = {*self.names, *(topic.name for topic in self.sources.topics.values())}
+        with written_at(one.source.place(read.offset)), _shown(one.source):
+            made = file_source(
+                source_name(read.path, taken),
+                read.path,
+                format=read.format,
+                schema=read.schema,
+                options=dict(read.options),
+            )
+        self.sources.files[read] = made
+        return made
 
     def feed(self, one: FlowStatement) -> None:
         """Know what feeds a table, when all topics are known."""
@@ -168,7 +204,7 @@ class _Pipeline:
             query,
             _subject(one),
             name[-1],
-            self.topics,
+            self.sources,
             columns=columns,
             partial=isinstance(one, FlowStatement),
             comment=one.comment,

@@ -25,6 +25,7 @@ class SqlFunction:
             must have just these, and columns of ours, whose names begin with an underscore.
         partial: The result may lack some of them: other flows bring those.
         doc: What the declaration says about itself.
+        hidden: Upstreams whose hidden column `_metadata` the SELECT uses.
     """
 
     name: str
@@ -34,6 +35,7 @@ class SqlFunction:
     columns: tuple[tuple[str, str | None], ...] = ()
     partial: bool = False
     doc: str | None = None
+    hidden: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         # As a function has them.
@@ -68,8 +70,13 @@ class SqlFunction:
         # A cached frame whose own view is dropped leaves the cache; a filter makes another plan,
         # and Spark takes it away again.
         views = {f"frame_{n}": given[name].filter("true") for n, name in enumerate(self.upstreams)}
+        for number, name in enumerate(self.upstreams):
+            if name in self.hidden:
+                # A view does not hand on what is hidden; `*` is not to show it all the same.
+                views[f"frame_{number}"] = views[f"frame_{number}"].select("*", "_metadata")
         session = given[self.upstreams[0]].sparkSession
-        return self._as_declared(session.sql(self.text, **views))
+        result = session.sql(self.text, **views)
+        return self._as_declared(result.drop("_metadata") if self.hidden else result)
 
     def _as_declared(self, result: Any) -> Any:
         if not self.columns:

@@ -1,7 +1,4 @@
-"""The functions that read from outside: the arguments of `read_kafka`, each kept or refused.
-
-A source of files would be read here too, beside `kafka_read`.
-"""
+"""The function that reads a topic: the arguments of `read_kafka`, each kept or refused."""
 
 from __future__ import annotations
 
@@ -12,9 +9,6 @@ from sqlglot import exp
 
 from kafka_assets.errors import DeclarationError
 from kafka_assets.frontends.sql.text import Source
-
-FILES = ("read_files", "cloud_files")
-"""Functions that read files."""
 
 _ALWAYS = {
     "startingoffsets": ("earliest", "a table has all that the topic holds"),
@@ -80,7 +74,7 @@ def _arguments(call: exp.Expr, refused: Callable[[str, str], DeclarationError]) 
     for argument in call.expressions:
         if not isinstance(argument, exp.Kwarg):
             raise refused(f"{argument.sql()} has no name", "write subscribe => 'topic'")
-        name, value = argument.this.name, _literal(argument.expression)
+        name, value = argument.this.name, literal(argument.expression)
         if value is None:
             raise refused(f"{name} is no plain value", "write a string, a number or a boolean")
         if name.lower() in given:
@@ -89,7 +83,8 @@ def _arguments(call: exp.Expr, refused: Callable[[str, str], DeclarationError]) 
     return given
 
 
-def _literal(value: exp.Expr | None) -> str | None:
+def literal(value: exp.Expr | None) -> str | None:
+    """A plain value as text; None when it is something else."""
     if isinstance(value, exp.Boolean):
         return str(value.this).lower()
     return str(value.this) if isinstance(value, exp.Literal) else None

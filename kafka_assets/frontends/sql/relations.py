@@ -10,7 +10,8 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kafka_assets.errors import DeclarationError
-from kafka_assets.frontends.sql.reading import FILES, KafkaRead, kafka_read
+from kafka_assets.frontends.sql.reading import KafkaRead, kafka_read
+from kafka_assets.frontends.sql.reading_files import FILES, FilesRead, files_read
 from kafka_assets.frontends.sql.statements import Name
 from kafka_assets.frontends.sql.text import DIALECT, Source
 
@@ -37,8 +38,9 @@ class Relation:
     """Something that a SELECT reads.
 
     Attributes:
-        name: Its name, with catalog and schema; empty for a topic that is read by `read_kafka`.
+        name: Its name, with catalog and schema; empty for what a function reads.
         kafka: How a topic is read.
+        files: How files are read.
         stream: Whether it is read as a stream.
         start: Where its text begins, with the word STREAM.
         end: Where its text ends.
@@ -51,6 +53,12 @@ class Relation:
     start: int
     end: int
     alias: str | None
+    files: FilesRead | None = None
+
+    @property
+    def from_function(self) -> bool:
+        """Whether a function reads it, from outside of the pipeline."""
+        return self.kafka is not None or self.files is not None
 
 
 class Finder:
@@ -157,23 +165,21 @@ class Finder:
         if name in _TABLE_FUNCTIONS:
             return None
         where = self.tokens[at].start
+        kafka = files = None
         if name in FILES:
-            raise self._refused(
-                where,
-                f"{name}(...): there is no source of files",
-                "let the files' writer send them to a topic and use read_kafka(...), or load them "
-                "into a Delta table and declare it with ka.external_table",
-            )
-        if name != "read_kafka":
+            files = files_read(self.source, self.subject, table.this, name, where)
+        elif name == "read_kafka":
+            kafka = kafka_read(self.source, self.subject, table.this, where)
+        else:
             raise self._refused(
                 where,
                 f"the function {name}(...) cannot stand in place of a table",
-                "read a table of this pipeline, or a topic by read_kafka(...)",
+                "read a table of this pipeline, a topic by read_kafka(...), or files by "
+                "read_files(...)",
             )
-        read = kafka_read(self.source, self.subject, table.this, where)
         stream, first, stop, bracket = self._stream(at, self._closing(at))
         alias = None if _alias(table, bracket) else name
-        return Relation((), read, stream, first, stop, alias)
+        return Relation((), kafka, stream, first, stop, alias, files)
 
     def _closing(self, at: int) -> int:
         """The bracket that closes the function which begins here."""

@@ -202,7 +202,7 @@ def _layer(kind: Kind, use: Use | None, feeds: list[Use]) -> str:
     uses = feeds if use is None else [use]
     if kind == "temporary_view":
         return "silver"
-    if any(one.topic for one in uses):
+    if any(one.source for one in uses):
         return "bronze"
     if kind != "streaming_table" or any(one.aggregates for one in uses):
         return "gold"

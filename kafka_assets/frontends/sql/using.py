@@ -3,14 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from kafka_assets.declarations.model import Read, Topic
+from kafka_assets.declarations.model import FileSource, Read, Topic
 from kafka_assets.frontends.notes import Note
 from kafka_assets.frontends.sql.function import SqlFunction
 from kafka_assets.frontends.sql.query import Query
+from kafka_assets.frontends.sql.reading_files import FilesRead
 from kafka_assets.frontends.sql.relations import Relation
 from kafka_assets.frontends.sql.statements import Column
+
+
+@dataclass
+class Sources:
+    """The topics and files that are read, and their names in the graph.
+
+    Attributes:
+        topics: Kafka's name of a topic -> the topic.
+        files: How files are read -> the source.
+    """
+
+    topics: dict[str, Topic]
+    files: dict[FilesRead, FileSource] = field(default_factory=dict)
+
+    def name_of(self, relation: Relation) -> str:
+        """What a relation reads, by its name in the graph."""
+        if relation.kafka is not None:
+            return self.topics[relation.kafka.topic].name
+        if relation.files is not None:
+            return self.files[relation.files].name
+        return relation.name[-1]
+
+    def is_topic(self, relation: Relation) -> bool:
+        """Whether it is a topic, by whichever of its names."""
+        return self.name_of(relation) in {topic.name for topic in self.topics.values()}
+
+    def has(self, relation: Relation) -> bool:
+        """Whether it comes from outside of the pipeline."""
+        return relation.files is not None or self.is_topic(relation)
 
 
 @dataclass(frozen=True)
@@ -20,7 +50,7 @@ class Use:
     Attributes:
         function: Runs it.
         reads: Upstream -> how it is read, where that is not as a stream.
-        topic: Whether it reads a topic.
+        source: Whether it reads a topic or files.
         aggregates: Whether rows are brought together.
         most: Records of a micro-batch at most, where `read_kafka` says so.
         notes: What was taken differently.
@@ -29,7 +59,7 @@ class Use:
 
     function: SqlFunction
     reads: Mapping[str, Read]
-    topic: bool
+    source: bool
     aggregates: bool
     most: int | None
     notes: tuple[Note, ...]
@@ -40,7 +70,7 @@ def use_of(
     query: Query,
     subject: str,
     name: str,
-    topics: Mapping[str, Topic],
+    sources: Sources,
     *,
     columns: tuple[Column, ...],
     partial: bool,
@@ -54,7 +84,7 @@ def use_of(
         query: The SELECT.
         subject: What it belongs to, for messages.
         name: Name of the table, view or flow.
-        topics: Kafka's name of a topic -> the topic.
+        sources: The topics and files that are read.
         columns: The columns that are listed.
         partial: The SELECT may lack some of them.
         comment: The description.
@@ -78,7 +108,7 @@ def use_of(
                 "STREAM in a materialized view, which reads everything as it is",
                 "remove STREAM, or use a STREAMING TABLE",
             )
-        upstream = _upstream(relation, topics)
+        upstream = sources.name_of(relation)
         read: Read = "stream" if relation.stream else "static"
         if reads.setdefault(upstream, read) != read:
             raise query.source.refused(
@@ -91,15 +121,20 @@ def use_of(
     return Use(
         function=SqlFunction(
             name=name,
-            text=_text(query, relations, upstreams, topics, decodes),
+            text=_text(query, relations, upstreams, sources, decodes),
             upstreams=upstreams,
             code=query.code,
             columns=tuple((column.name, column.type) for column in columns),
             partial=partial,
             doc=comment,
+            hidden=tuple(
+                sources.name_of(relation)
+                for relation in relations
+                if relation.files is not None and "_metadata" in query.code
+            ),
         ),
         reads={} if static else {name: read for name, read in reads.items() if read != "stream"},
-        topic=any(_is_topic(relation, topics) for relation in relations),
+        source=any(sources.has(relation) for relation in relations),
         aggregates=query.aggregates,
         most=min((r.kafka.most for r in relations if r.kafka and r.kafka.most), default=None),
         notes=tuple(_notes(query, relations)),
@@ -108,36 +143,26 @@ def use_of(
 
 
 def _with_streamed_topic(query: Query, static: bool) -> tuple[Relation, ...]:
-    """A topic that is all that is read is read as a stream, with the word STREAM or without."""
+    """What a function reads by itself is read as a stream, with the word STREAM or without."""
     only = query.relations[0]
-    if static or len(query.relations) > 1 or only.kafka is None:
+    if static or len(query.relations) > 1 or not only.from_function:
         return query.relations
     return (replace(only, stream=True),)
-
-
-def _upstream(relation: Relation, topics: Mapping[str, Topic]) -> str:
-    if relation.kafka is not None:
-        return topics[relation.kafka.topic].name
-    return relation.name[-1]
-
-
-def _is_topic(relation: Relation, topics: Mapping[str, Topic]) -> bool:
-    return _upstream(relation, topics) in {topic.name for topic in topics.values()}
 
 
 def _text(
     query: Query,
     relations: tuple[Relation, ...],
     upstreams: tuple[str, ...],
-    topics: Mapping[str, Topic],
+    sources: Sources,
     decodes: bool,
 ) -> str:
     """The author's text with placeholders in place of what it reads."""
     written, at = "", query.offset
     for relation in relations:
         written += _literal(query.source.text[at : relation.start])
-        frame = f"{{frame_{upstreams.index(_upstream(relation, topics))}}}"
-        if query.timestamp_type and not decodes and _is_topic(relation, topics):
+        frame = f"{{frame_{upstreams.index(sources.name_of(relation))}}}"
+        if query.timestamp_type and not decodes and sources.is_topic(relation):
             # No value of a user is in it.
             frame = f"(SELECT *, timestamp_type AS timestampType FROM {frame})"  # noqa: S608
         alias = "" if relation.alias is None else f" AS `{_literal(relation.alias)}`"
@@ -173,5 +198,8 @@ def _notes(query: Query, relations: tuple[Relation, ...]) -> list[Note]:
                 )
             )
         if relation.stream and not given.stream:
-            found.append(Note(place, "read_kafka is read as a stream: STREAM read_kafka(...)"))
+            name = "read_kafka" if relation.files is None else "read_files"
+            found.append(Note(place, f"{name} is read as a stream: STREAM {name}(...)"))
+        if relation.files is not None:
+            found += [Note(place, text) for text in relation.files.notes]
     return found

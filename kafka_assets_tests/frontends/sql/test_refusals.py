@@ -123,8 +123,20 @@ def test_properties_that_mean_nothing_are_refused(properties: str, what: str) ->
 @pytest.mark.parametrize(
     ("relation", "what"),
     [
-        ("read_files('/data', format => 'json')", "read_files(...): there is no source of files"),
-        ("STREAM(cloud_files('/data', 'json'))", "cloud_files(...): there is no source of files"),
+        ("STREAM read_files('/data', format => 'json')", "nothing says which columns its json"),
+        ("STREAM(cloud_files('/data', 'xml'))", "there is no format 'xml'"),
+        ("STREAM read_files('/data', 'text', mutiline => true)", "the option mutiline='true' can"),
+        ("STREAM read_files('/data', 'text', lineSep => concat('a'))", "is no plain value"),
+        ("STREAM read_files('/data', 'text', 'more')", "is no plain value"),
+        ("STREAM read_files(format => 'text')", "read_files: names no folder"),
+        (
+            "STREAM cloud_files('/d', 'text', map('cloudFiles.includeExistingFiles', 'false'))",
+            "cloudFiles.includeExistingFiles => 'false': a table has all files that are there",
+        ),
+        (
+            "STREAM read_files('/d', 'text') JOIN STREAM read_files('/d', 'binaryFile')",
+            "/d is read in another way at",
+        ),
         ("STREAM read_kinesis(stream => 'x')", "the function read_kinesis(...) cannot stand"),
         ("IDENTIFIER('x')", "the function identifier(...) cannot stand"),
         ("STREAM(x) VERSION AS OF 3", "its SELECT cannot be read: Invalid expression"),

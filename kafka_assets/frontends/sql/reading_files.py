@@ -1,0 +1,115 @@
+"""The functions that read files: the arguments of `read_files` and `cloud_files`, kept or refused.
+
+They become the arguments of `file_source`, which knows formats and options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from kafka_assets.declarations import RESCUED
+from kafka_assets.errors import DeclarationError
+from kafka_assets.frontends.sql.reading import literal
+from kafka_assets.frontends.sql.text import Source
+
+FILES = ("read_files", "cloud_files")
+
+_NOT_NEEDED = {
+    "schemalocation": "the schema is declared",
+    "infercolumntypes": "the schema is declared",
+    "schemaevolutionmode": "the schema is declared",
+    "usenotifications": "the folder is listed",
+}
+_ALWAYS = {
+    "includeexistingfiles": ("true", "a table has all files that are there"),
+    "allowoverwrites": ("false", "each file is read once"),
+    "rescueddatacolumn": (RESCUED, "the column has this name"),
+    "mode": ("permissive", f"rows that do not fit are kept in {RESCUED}"),
+}
+"""Options that have one value here, with the reason."""
+
+
+@dataclass(frozen=True)
+class FilesRead:
+    """What `read_files` or `cloud_files` says.
+
+    Attributes:
+        path: The folder or pattern.
+        format: The files' format; `parquet`, which is Spark's default, where nothing says it.
+        schema: The columns as DDL, if they are said.
+        options: Options of Spark's reader.
+        offset: Where it stands.
+        notes: What was taken differently.
+    """
+
+    path: str
+    format: str
+    schema: str | None
+    options: tuple[tuple[str, str], ...]
+    offset: int = field(compare=False)
+    notes: tuple[str, ...] = field(compare=False)
+
+
+def files_read(source: Source, subject: str, call: exp.Expr, name: str, offset: int) -> FilesRead:
+    """The arguments of a function that reads files.
+
+    Raises:
+        DeclarationError: One of them cannot be kept.
+    """
+
+    def refused(what: str, fix: str) -> DeclarationError:
+        return source.refused(subject, offset, f"{name}: {what}", fix)
+
+    given: dict[str, tuple[str, str]] = {}
+    for key, value in _arguments(call, refused):
+        low = key.lower().removeprefix("cloudfiles.")
+        if low in given:
+            raise refused(f"{key} is given twice", "give it once")
+        given[low] = (key, value)
+    path = given.pop("path", ("", ""))[1]
+    if not path:
+        raise refused("names no folder", f"write {name}('/folder', format => 'json', ...)")
+    notes, options = [], []
+    format, schema = given.pop("format", None), given.pop("schema", None)
+    for low, (key, value) in given.items():
+        only, why = _ALWAYS.get(low, (None, ""))
+        if low in _NOT_NEEDED:
+            notes.append(f"{key} is not needed: {_NOT_NEEDED[low]}")
+        elif only is None:
+            options.append((key.removeprefix("cloudFiles."), value))
+        elif value.lower() != only:
+            raise refused(f"{key} => '{value}': {why}", f"remove it, or write '{only}'")
+    return FilesRead(
+        path=path,
+        format="parquet" if format is None else format[1],
+        schema=None if schema is None else schema[1],
+        options=tuple(sorted(options)),
+        offset=offset,
+        notes=tuple(notes),
+    )
+
+
+def _arguments(
+    call: exp.Expr, refused: Callable[[str, str], DeclarationError]
+) -> Iterator[tuple[str, str]]:
+    """Name and value; the first two may stand without a name, and maps are opened."""
+    by_place = ["path", "format"]
+    for argument in call.expressions:
+        if isinstance(argument, exp.VarMap):
+            keys, values = argument.args["keys"].expressions, argument.args["values"].expressions
+            pairs = [(literal(key), value) for key, value in zip(keys, values, strict=True)]
+        elif isinstance(argument, exp.Kwarg):
+            pairs = [(argument.this.name, argument.expression)]
+        else:
+            pairs = [(by_place.pop(0) if by_place else None, argument)]
+        for key, expression in pairs:
+            value = literal(expression)
+            if key is None or value is None:
+                raise refused(
+                    f"{argument.sql()} is no plain value",
+                    "write a string, a number or a boolean, each with its name",
+                )
+            yield key, value

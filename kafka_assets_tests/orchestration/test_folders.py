@@ -1,0 +1,137 @@
+"""The `new_files` sensor: a file that comes starts the tables that read its folder, once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+import kafka_assets as ka
+from kafka_assets.errors import RunFailed
+from kafka_assets.graph import Graph, Node
+from kafka_assets.orchestration.build import graph_defs
+from kafka_assets.orchestration.folders import new_files_sensor
+from kafka_assets.orchestration.names import files_key
+from kafka_assets.settings import Settings
+from kafka_assets.streaming.report import RunReport
+from kafka_assets_tests.helpers import graph_of
+from kafka_assets_tests.orchestration.harness import NoSpark
+
+
+class Folder:
+    """A folder, its graph, and what the sensor says of them."""
+
+    def __init__(self, root: Path) -> None:
+        arrived = ka.file_source("arrived", "landing", format="text")
+
+        @ka.streaming_table(layer="bronze")
+        def raw(arrived: Any) -> Any:
+            return arrived
+
+        @ka.streaming_table(layer="silver")
+        def copied(raw: Any) -> Any:
+            return raw
+
+        self.settings = Settings(lake=str(root))
+        self.graph: Graph = graph_of(self.settings, arrived, raw, copied)
+        self.instance = dg.DagsterInstance.ephemeral()
+        self.now = datetime.now(UTC).timestamp()
+        self.place = root / "landing"
+        self.place.mkdir()
+        self._sensor = new_files_sensor(self.graph, self.settings, clock=lambda: self.now)
+        self._cursor: str | None = None
+
+    def put(self, name: str) -> None:
+        (self.place / name).write_text("a line")
+
+    def tick(self) -> tuple[list[dg.RunRequest], str]:
+        """Evaluate the sensor; what it asks for, and why not more."""
+        with dg.build_sensor_context(instance=self.instance, cursor=self._cursor) as context:
+            result = self._sensor(context)
+        assert isinstance(result, dg.SensorResult)
+        self._cursor = result.cursor
+        for event in result.asset_events:
+            assert isinstance(event, dg.AssetMaterialization)
+            self.instance.report_runless_asset_event(event)
+        skipped = result.skip_reason
+        return list(result.run_requests or []), str(skipped and skipped.skip_message)
+
+    def fail(self, request: dg.RunRequest) -> None:
+        """Execute what was asked for; a run of a table is a stand-in that fails."""
+
+        def run(node: Node, *_: Any, **__: Any) -> RunReport:
+            raise RunFailed(f"table {node.name!r}: no luck")
+
+        defs = graph_defs(self.graph, self.settings, run=run, spark=NoSpark())
+        job = defs.resolve_implicit_global_asset_job_def()
+        job.execute_in_process(
+            instance=self.instance,
+            asset_selection=list(request.asset_selection or []),
+            tags=dict(request.tags),
+            raise_on_error=False,
+        )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+def test_a_new_file_starts_all_tables_below_its_folder_and_nothing_else_does(
+    folder: Folder,
+) -> None:
+    assert folder.tick() == ([], "arrived: no files")
+    folder.put("1.txt")
+    (request,), _ = folder.tick()
+    assert sorted(key.path[-1] for key in request.asset_selection or []) == ["copied", "raw"]
+    assert request.tags["kafka_assets/started_by"] == "new_files"
+    assert folder.tick() == ([], "arrived: 1 files, none of them new")
+    folder.put("2.txt")
+    assert len(folder.tick()[0]) == 1
+
+
+def test_the_folders_asset_has_a_version_for_each_state_of_its_files(folder: Folder) -> None:
+    versions = []
+    for name in ("1.txt", "2.txt"):
+        folder.put(name)
+        folder.tick()
+        event = folder.instance.get_latest_materialization_event(
+            files_key(folder.graph.files["arrived"])
+        )
+        assert event is not None
+        assert event.asset_materialization is not None
+        versions.append((event.asset_materialization.tags or {})["dagster/data_version"])
+        assert event.asset_materialization.metadata["files"].value == len(versions)
+    assert len(set(versions)) == 2
+
+
+def test_a_run_that_failed_is_tried_again_after_a_pause_though_no_file_came(
+    folder: Folder,
+) -> None:
+    folder.put("1.txt")
+    (request,), _ = folder.tick()
+    folder.fail(request)
+    asked, why = folder.tick()
+    assert asked == []
+    assert "run failed in raw, 1 in a row: next try at" in why
+    folder.now += folder.settings.sensor.backoff_first_seconds + 60
+    (again,), _ = folder.tick()
+    assert "try again after 1 failures" in str(again.tags)
+
+
+def test_a_folder_that_cannot_be_looked_at_is_named_and_starts_nothing(tmp_path: Path) -> None:
+    broken = ka.file_source("arrived", "nowhere://x/y", format="text")
+
+    @ka.streaming_table(layer="bronze")
+    def raw(arrived: Any) -> Any:
+        return arrived
+
+    settings = Settings(lake=str(tmp_path))
+    sensor = new_files_sensor(graph_of(settings, broken, raw), settings)
+    with dg.build_sensor_context(instance=dg.DagsterInstance.ephemeral()) as context:
+        result = sensor(context)
+    assert isinstance(result, dg.SensorResult)
+    assert "nowhere://x/y, cannot be listed" in str(result.skip_reason)
