@@ -37,6 +37,13 @@ def import_program(
         Pairs,
         typer.Option(help="A table that others declare: its name here.", metavar="TABLE=NAME"),
     ] = None,
+    schema: Annotated[
+        Pairs,
+        typer.Option(
+            help="Columns of files that are read without a schema, as DDL or a schema file.",
+            metavar="PATH=COLUMNS",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Show the tables and edges that a program makes, unchanged; exit 1 if a part cannot be mapped.
@@ -51,6 +58,7 @@ def import_program(
         layers=_pairs("--layer", layer),
         conf=_pairs("--conf", conf),
         tables=_pairs("--table", table),
+        schemas=_pairs("--schema", schema),
     )
     build_graph([loaded.as_module()], ka.Settings())
     found = loaded.as_dict()
@@ -66,7 +74,9 @@ def import_program(
 def _pairs(option: str, given: Sequence[str] | None) -> dict[str, str]:
     pairs: dict[str, str] = {}
     for one in given or ():
-        name, sign, value = one.rpartition("=") if option == "--table" else one.partition("=")
+        # What is read may have the sign in its name; what it is here, or its columns, has not.
+        last = option in ("--table", "--schema")
+        name, sign, value = one.rpartition("=") if last else one.partition("=")
         if not sign or not name:
             raise SettingsError(f"{option} {one!r} is no pair", fix=f"write {option} NAME=VALUE")
         pairs[name] = value
@@ -81,6 +91,8 @@ def _tables(found: dict[str, Any]) -> RichTable:
         shown.add_row(table["name"], kind, table["layer"], escape(rules))
     for topic in found["topics"]:
         shown.add_row(topic["name"], "topic", "kafka", topic["topic"])
+    for files in found["files"]:
+        shown.add_row(files["name"], "files", files["format"], escape(files["path"]))
     return shown
 
 

@@ -115,6 +115,35 @@ def from_ddl(path: Path, text: str) -> T.StructType:
     return T.StructType([_field(path, column) for column in columns])
 
 
+def to_ddl(schema: T.StructType) -> str:
+    """Columns as DDL, as `from_ddl` reads them; whether an array may hold null is not said."""
+    return ", ".join(f"{_quoted(field.name)} {_ddl(field)}" for field in schema.fields)
+
+
+def _ddl(field: T.StructField) -> str:
+    comment = (field.metadata or {}).get("comment")
+    required = "" if field.nullable else " NOT NULL"
+    if comment is None:
+        return _ddl_type(field.dataType) + required
+    text = str(comment).replace("\\", "\\\\").replace("'", "\\'")
+    return f"{_ddl_type(field.dataType)}{required} COMMENT '{text}'"
+
+
+def _ddl_type(kind: T.DataType) -> str:
+    if isinstance(kind, T.StructType):
+        inner = ", ".join(f"{_quoted(field.name)}: {_ddl(field)}" for field in kind.fields)
+        return f"STRUCT<{inner}>"
+    if isinstance(kind, T.ArrayType):
+        return f"ARRAY<{_ddl_type(kind.elementType)}>"
+    if isinstance(kind, T.MapType):
+        return f"MAP<{_ddl_type(kind.keyType)}, {_ddl_type(kind.valueType)}>"
+    return kind.simpleString().upper()
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
 def _field(path: Path, column: exp.Expression) -> T.StructField:
     if not isinstance(column, exp.ColumnDef) or column.args.get("kind") is None:
         raise ValueError(f"{path}: {column.sql(dialect='spark')!r} is no column with a type")

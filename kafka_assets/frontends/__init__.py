@@ -26,6 +26,7 @@ def program(
     conf: Mapping[str, str] | None = None,
     tables: Mapping[str, str] | None = None,
     topics: Sequence[Topic] = (),
+    schemas: Mapping[str, str] | None = None,
 ) -> Any:
     """Take in a program of Databricks' DLT or of Spark Declarative Pipelines as it is.
 
@@ -35,11 +36,14 @@ def program(
         path: The program: a `.py` file, a notebook exported as source, an `.ipynb` notebook, a
             folder of these, or a `.sql` file. A relative path is relative to the calling file.
         layers: Table name -> `bronze`, `silver` or `gold`, where the layer that is derived (reads
-            a topic: bronze; aggregates or is computed whole: gold; else silver) is not meant.
+            a topic or files: bronze; aggregates or is computed whole: gold; else silver) is not
+            meant.
         conf: What `spark.conf.get` and `dbutils.widgets.get` answer, name -> value.
         tables: Tables, or paths of tables, that the program reads and does not declare -> the
             name in this graph, such as that of a `ka.external_table`.
         topics: Topics declared elsewhere in this code location that the program reads too.
+        schemas: Paths of files that the program reads without a schema, as it writes them -> their
+            columns as DDL, such as `"id BIGINT, at TIMESTAMP"`, or the name of a schema file.
 
     Returns:
         What was loaded, with `declarations` and with `notes` on all that has no counterpart.
@@ -52,17 +56,19 @@ def program(
     if not file.is_absolute():
         file = Path(sys._getframe(1).f_code.co_filename).resolve().parent / file
     if file.suffix == ".sql":
-        if layers or conf or tables:
+        if layers or conf or tables or schemas:
             raise DeclarationError(
                 f"program {file.name!r}",
                 str(file),
-                "layers=, conf= and tables= are for programs in Python",
+                "layers=, conf=, tables= and schemas= are for programs in Python",
                 fix="say it in the .sql file, in TBLPROPERTIES",
             )
         return _sql(file, topics)
     from kafka_assets.frontends.programs import load_program
 
-    return load_program(file, layers=layers, conf=conf, tables=tables, topics=topics)
+    return load_program(
+        file, layers=layers, conf=conf, tables=tables, topics=topics, schemas=schemas
+    )
 
 
 def _sql(file: Path, topics: Sequence[Topic]) -> Any:

@@ -187,7 +187,7 @@ def test_the_command_prints_the_graph_as_json() -> None:
         text=True,
     )
     found = json.loads(done.stdout)
-    assert set(found) == {"tables", "topics", "edges", "notes"}
+    assert set(found) == {"tables", "topics", "files", "edges", "notes"}
     assert ["orders", "orders_bronze"] in found["edges"]
     assert {t["name"]: t["layer"] for t in found["tables"]}["orders_silver"] == "gold"
 
@@ -202,7 +202,7 @@ def test_the_command_fails_with_each_line_that_cannot_be_mapped(tmp_path: Path) 
         check=False,
     )
     assert done.returncode == 1
-    assert f"{file}:3: reads the source 'json'" in done.stderr
+    assert f"{file}:3: reads 'json' files as a batch" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -103,3 +105,27 @@ def test_changes_of_a_spark_pipeline_run_unchanged(spark: SparkSession, settings
     program.produce("inventory", {**row, "site": "b", "op": "DELETE", "seq": 3})
     program.run()
     assert program.rows("inventory", "sku", "site", "stock") == [("s", "a", 5)]
+
+
+def test_a_program_with_auto_loader_runs_unchanged_and_reads_each_file_once(
+    spark: SparkSession, settings: Settings, tmp_path: Path
+) -> None:
+    program = Run(spark, settings, "autoloader_orders.py", conf={"landing": str(tmp_path)})
+    folder = tmp_path / "orders"
+    folder.mkdir()
+    order = {"order_id": "1", "ordered_at": "2026-11-20T10:00:00Z"}
+    lines = [{"item": "tea", "price": 2.5}, {"item": "cup", "price": 4}]
+    rows = [{**order, "lines": lines}, {**order, "order_id": "2", "lines": "many"}]
+    (folder / "1.json").write_text("\n".join(map(json.dumps, rows)))
+    program.run()
+    (folder / "2.json").write_text(json.dumps({**order, "order_id": "3", "lines": lines[:1]}))
+    program.run()
+    program.run()
+    assert program.rows("orders_bronze", "order_id", "_rescued_data") == [
+        ("1", None),
+        ("2", json.dumps(rows[1])),
+        ("3", None),
+    ]
+    assert program.rows("orders_silver", "order_id", "file") == [("1", "1.json"), ("3", "2.json")]
+    prices = {item: float(price) for item, price in program.rows("revenue", "item", "revenue")}
+    assert prices == {"tea": 5.0, "cup": 4.0}

@@ -33,8 +33,8 @@ def test_every_problem_is_named_with_its_own_line(tmp_path: Path) -> None:
         "program.py:10: spark.sparkContext needs a session while the program is loaded",
         "program.py:11: the table '[no value of no.such.key]' depends on 'no.such.key', which has "
         "no value",
-        "program.py:6: reads the source 'cloudFiles', which kafka_assets has no reader for",
-        "program.py:8: reads the source 'csv', which kafka_assets has no reader for",
+        "program.py:6: reads files, and cloudFiles.format is not set",
+        "program.py:8: reads 'csv' files as a batch (spark.read)",
     ]
 
 
@@ -56,6 +56,14 @@ def test_every_problem_is_named_with_its_own_line(tmp_path: Path) -> None:
         (
             'spark.read.format("kafka").option("subscribe", "a").load()',
             "reads a topic as a batch (spark.read)",
+        ),
+        (
+            'spark.readStream.format("rate").load()',
+            "reads the source 'rate', which kafka_assets has no reader for",
+        ),
+        (
+            'spark.read.jdbc("jdbc:x", "t", properties={"user": "u"})',
+            "reads the source 'jdbc', which kafka_assets has no reader for",
         ),
         (
             'spark.read.table("main.crm.customers")',

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_assets.errors import KafkaAssetsError
-from kafka_assets.frontends.programs.facts import Facts, Source
+from kafka_assets.frontends.programs.facts import Facts, Key, Source
 from kafka_assets.frontends.programs.recording import Recorded
 from kafka_assets.frontends.programs.registry import Dataset, Registry, snake
 from kafka_assets.frontends.programs.unknown import refuse_unknown
@@ -38,13 +38,13 @@ class Running:
     Attributes:
         session: The session of the frames.
         tables: Name in the graph -> frame.
-        topics: Name at the broker -> frame, in the product's columns.
+        sources: What a topic or folder is known by -> frame, a topic's in the product's columns.
         whole: The whole program is being executed, not one function: what is missing is not used.
     """
 
     session: Any
     tables: Mapping[str, Any]
-    topics: Mapping[str, Any]
+    sources: Mapping[Key, Any]
     whole: bool = False
 
 
@@ -84,7 +84,7 @@ class Execution:
         return None if dataset is None or not _fits(written, dataset) else dataset.name
 
     def read(self, source: Source) -> Any:
-        """The frame of a topic or table."""
+        """The frame of a topic, table or folder."""
         if self.running is not None:
             # Frames at the program's top belong to the call that they were given to.
             self.reads_at_top = self.reads_at_top or self.running.whole
@@ -111,10 +111,11 @@ class Execution:
         return bool(self.running.session.catalog.tableExists(name))
 
     def _given(self, running: Running, source: Source) -> Any:
-        if source.is_topic:
-            frame = running.topics.get(source.name)
+        if source.kind != "table":
+            frame = running.sources.get(source.key)
             if frame is not None:
-                return _as_spark_has_it(frame, source.headers)
+                topic = source.kind == "topic"
+                return _as_spark_has_it(frame, source.headers) if topic else frame
         else:
             name = self.name_in_graph(source.name) or snake(source.name)
             if name in running.tables:
@@ -129,7 +130,7 @@ class Execution:
 
     def _seen(self, source: Source) -> Facts:
         facts = Facts((source,), streams=source.how != "static")
-        dataset = None if source.is_topic else self.registry.dataset(source.name)
+        dataset = self.registry.dataset(source.name) if source.kind == "table" else None
         if dataset is None or dataset.word != "view" or self.trace_of is None:
             return facts
         of_view: Facts = self.trace_of(dataset.name)

@@ -6,32 +6,58 @@ Frozen values and pure functions on them; the frames themselves are in `recordin
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from kafka_assets.declarations import Place, Read
 from kafka_assets.errors import Problem
 from kafka_assets.frontends.programs.columns import is_session_window, name_of, reference_of
 
+Kind = Literal["table", "topic", "files"]
+Key = tuple[Kind, str]
+"""What a topic, table or folder is known by outside of the graph: what it is, and its name."""
+
+
+@dataclass(frozen=True)
+class FilesRead:
+    """How files are read.
+
+    Attributes:
+        format: Spark's name of their format.
+        schema: Their columns as DDL, or a schema file's name; None for formats with their own.
+        options: Options of Spark's reader.
+    """
+
+    format: str
+    schema: str | None
+    options: tuple[tuple[str, str], ...]
+
 
 @dataclass(frozen=True)
 class Source:
-    """A topic or table that a program reads.
+    """A topic, table or folder of files that a program reads.
 
     Attributes:
-        name: The topic's name at the broker, or the table's as written.
-        is_topic: Which of the two.
+        name: The topic's name at the broker, the table's as written, or the folder's path.
+        kind: Which of the three.
         how: How it is read.
         place: Where.
         headers: Of a topic: whether the headers are asked for.
         most: Of a topic: most records of a batch.
+        files: Of a folder: how its files are read; None when its path is not known.
     """
 
     name: str
-    is_topic: bool
+    kind: Kind
     how: Read
     place: Place
     headers: bool = False
     most: int | None = None
+    files: FilesRead | None = None
+
+    @property
+    def key(self) -> Key:
+        """What it is known by outside of the graph."""
+        return (self.kind, self.name)
 
 
 @dataclass(frozen=True)

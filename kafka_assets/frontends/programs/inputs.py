@@ -1,4 +1,4 @@
-"""What each table and flow of a program reads, in names of the graph, and the topics among it."""
+"""What each table and flow of a program reads, in names of the graph, topics and files among it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kafka_assets.declarations import Place, Read, Topic
+from kafka_assets.declarations import FileSource, Place, Read, Topic, file_source
+from kafka_assets.declarations.files import source_name
+from kafka_assets.declarations.places import written_at
 from kafka_assets.frontends.programs.execution import Execution, is_certain
-from kafka_assets.frontends.programs.facts import Aggregate, Source
+from kafka_assets.frontends.programs.facts import Aggregate, Key, Source
+from kafka_assets.frontends.programs.options import checked
 from kafka_assets.frontends.programs.registry import Dataset, FlowRecord, Function, snake
 from kafka_assets.frontends.programs.tracing import Traced, Tracer
 from kafka_assets.frontends.programs.unknown import MARK
@@ -20,13 +23,13 @@ class Inputs:
 
     Attributes:
         reads: Name in the graph -> how.
-        topics: Name in the graph -> name at the broker, of those that are topics.
+        sources: Name in the graph -> what it is known by outside, of topics and folders of files.
         most: Most records of a batch, where the program says so.
         aggregate: How its result is aggregated, when it is a stream that is.
     """
 
     reads: Mapping[str, Read] = field(default_factory=dict)
-    topics: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, Key] = field(default_factory=dict)
     most: int | None = None
     aggregate: Aggregate | None = None
 
@@ -36,9 +39,14 @@ class Inputs:
         return any(how != "static" for how in self.reads.values())
 
     @property
-    def pairs(self) -> tuple[tuple[str, str | None], ...]:
-        """Names in the graph, of topics with their name at the broker."""
-        return tuple((name, self.topics.get(name)) for name in self.reads)
+    def pairs(self) -> tuple[tuple[str, Key | None], ...]:
+        """Names in the graph, of topics and folders with what they are known by outside."""
+        return tuple((name, self.sources.get(name)) for name in self.reads)
+
+    @property
+    def reads_topics(self) -> bool:
+        """Whether a topic is among it."""
+        return any(kind == "topic" for kind, _ in self.sources.values())
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,8 @@ class Reads:
         self._tracer = Tracer(by)
         self._given = {topic.topic: topic for topic in given}
         self.topics: dict[str, Topic] = {}
+        self.files: dict[str, FileSource] = {}
+        self._files_read: dict[str, Source] = {}
         self.guessed: list[Guess] = []
         self._of: dict[int, Inputs] = {}
 
@@ -84,14 +94,14 @@ class Reads:
         """What a flow reads."""
         return self.of(flow.function, flow.target)
 
-    def reading_topics(self, inputs: Inputs, views: Mapping[str, Dataset]) -> Iterator[Inputs]:
-        """Itself where a topic is read directly, and views through which one is."""
-        if inputs.topics:
+    def reading_sources(self, inputs: Inputs, views: Mapping[str, Dataset]) -> Iterator[Inputs]:
+        """Itself where topics or files are read directly, and views through which they are."""
+        if inputs.sources:
             yield inputs
         for name in inputs.reads:
             if name in views:
                 others = {k: v for k, v in views.items() if k != name}
-                yield from self.reading_topics(self.of_dataset(views[name]), others)
+                yield from self.reading_sources(self.of_dataset(views[name]), others)
 
     def name_of(self, written: str, reader: str, place: Place) -> str | None:
         """The name in the graph of a table that is read; an unknown one becomes a problem."""
@@ -116,28 +126,39 @@ class Reads:
 
     def _resolved(self, traced: Traced, reader: str) -> Inputs:
         reads: dict[str, Read] = {}
-        topics: dict[str, str] = {}
+        sources: dict[str, Key] = {}
         most = None
         for source in traced.sources:
             if MARK in source.name:
                 # It has been refused where it is read.
                 continue
-            if source.is_topic:
-                topic = self._topic(source)
-                name: str | None = topic.name
-                topics[topic.name] = topic.topic
-                most = source.most or most
-            else:
-                name = self.name_of(source.name, reader, source.place)
+            name = self._name(source, reader)
             if name is None:
                 continue
+            most = source.most or most
+            if source.kind != "table":
+                sources[name] = source.key
             if reads.setdefault(name, source.how) != source.how:
                 self._by.registry.problem(
                     f"{reader!r} reads {name!r} in two ways: {reads[name]} and {source.how}",
                     "read it in one way here, and in the other in a table of its own",
                     source.place,
                 )
-        return Inputs(reads, topics, most, traced.facts.aggregate)
+        return Inputs(reads, sources, most, traced.facts.aggregate)
+
+    def _name(self, source: Source, reader: str) -> str | None:
+        """The name in the graph; None when it was refused."""
+        if source.kind == "topic":
+            return self._topic(source).name
+        if source.kind == "files":
+            files = self._folder(source)
+            return None if files is None else files.name
+        return self.name_of(source.name, reader, source.place)
+
+    def _taken(self) -> set[str]:
+        """Names of the program's tables and sinks."""
+        registry = self._by.registry
+        return {one.name for one in registry.datasets} | {snake(s.name) for s in registry.sinks}
 
     def _topic(self, source: Source) -> Topic:
         if source.name in self._given:
@@ -145,15 +166,75 @@ class Reads:
         if source.name not in self.topics:
             name = re.sub(r"[^a-z0-9]+", "_", source.name.lower()).strip("_")
             registry = self._by.registry
-            taken = {one.name for one in registry.datasets}
-            taken |= {snake(one.name) for one in registry.sinks}
+            files = {one.name for one in self.files.values()}
             if not name[:1].isalpha():
                 name = f"topic_{name}"
-            if name in taken:
+            if name in self._taken() | files:
+                what = "files are" if name in files else "a table is"
                 registry.note(
-                    f"the topic {source.name!r} is named '{name}_topic': a table is named {name!r}",
+                    f"the topic {source.name!r} is named '{name}_topic': {what} named {name!r}",
                     source.place,
                 )
                 name = f"{name}_topic"
             self.topics[source.name] = Topic(name, source.name, None, (), source.place)
         return self.topics[source.name]
+
+    def _folder(self, source: Source) -> FileSource | None:
+        """The file source of a path; every reader of it must read it in one way."""
+        registry, read = self._by.registry, source.files
+        first = self._files_read.setdefault(source.name, source)
+        if first.files != read:
+            registry.problem(
+                f"reads the files at {source.name!r} in another way than at {first.place}",
+                "give both readers one format, one schema and the same options, or read the files "
+                "into a table and read that",
+                source.place,
+            )
+        elif source.name not in self.files and read is not None:
+            name = self._name_of_files(source)
+
+            def make() -> FileSource:
+                with written_at(source.place):
+                    return file_source(
+                        name,
+                        _with_authority(source.name),
+                        format=read.format,
+                        schema=read.schema,
+                        options=dict(read.options),
+                    )
+
+            made: FileSource | None = checked(registry, source.place, make, None)
+            if made is None:
+                return None
+            if not re.match(r"/|[^/]*://", made.path):
+                registry.note(
+                    f"the files at {made.path!r} are looked for in the lake", source.place
+                )
+            self.files[source.name] = made
+        return self.files.get(source.name)
+
+    def _name_of_files(self, source: Source) -> str:
+        """The last part of the path, with as many before it as keep it apart from other files."""
+        tables = self._taken() | {*self._by.borrowed.values()}
+        tables |= {one.name for one in (*self._given.values(), *self.topics.values())}
+        files = {one.name for one in self.files.values()}
+        parts = [part for part in source.name.split("://")[-1].split("/") if part]
+        parts = [part for part in parts if not set(part) & set("*?[{")] or ["files"]
+        plain = source_name(parts[-1], ())
+        for count in range(1, len(parts) + 1):
+            name = source_name("_".join(parts[-count:]), tables)
+            if name not in files | tables:
+                break
+        else:
+            name = f"{plain}_files_{len(files) + 1}"
+        if name != plain:
+            self._by.registry.note(
+                f"the files at {source.name!r} are named {name!r}: another is named {plain!r}",
+                source.place,
+            )
+        return name
+
+
+def _with_authority(path: str) -> str:
+    """`file:/x` as `file:///x`: paths with a scheme are known by `://`."""
+    return re.sub(r"^([A-Za-z][A-Za-z0-9+.-]*):/(?!/)", r"\1:///", path)

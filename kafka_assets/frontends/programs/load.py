@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kafka_assets.declarations import Declaration, Flow, Place, Table, Topic
+from kafka_assets.declarations import Declaration, FileSource, Flow, Place, Table, Topic
 from kafka_assets.declarations.places import declared
 from kafka_assets.errors import ProgramRefused
 from kafka_assets.frontends.programs.feeding import changes_of, flow_of, sink_of
+from kafka_assets.frontends.programs.files import same_path
 from kafka_assets.frontends.programs.inputs import Reads
 from kafka_assets.frontends.programs.loaded import LoadedProgram
 from kafka_assets.frontends.programs.mapping import Tables
@@ -23,6 +24,7 @@ def load_program(
     conf: Mapping[str, str] | None = None,
     tables: Mapping[str, str] | None = None,
     topics: Sequence[Topic] = (),
+    schemas: Mapping[str, str] | None = None,
 ) -> LoadedProgram:
     """Load a program of DLT or Spark Declarative Pipelines as it is, without starting Spark.
 
@@ -35,6 +37,8 @@ def load_program(
         conf: What `spark.conf.get` and `dbutils.widgets.get` answer.
         tables: Tables or paths that it reads and others declare -> name in the graph.
         topics: Topics that are declared elsewhere and that it reads too.
+        schemas: Paths of files that it reads without a schema -> their columns as DDL, or the name
+            of a schema file.
 
     Returns:
         Its declarations, and notes on what has no counterpart.
@@ -44,7 +48,8 @@ def load_program(
     """
     file = Path(path).resolve()
     borrowed = dict(tables or {})
-    program = Program(file, {k: str(v) for k, v in (conf or {}).items()}, borrowed)
+    columns = {same_path(folder): one for folder, one in (schemas or {}).items()}
+    program = Program(file, {k: str(v) for k, v in (conf or {}).items()}, borrowed, columns)
     by = program.execute()
     registry = by.registry
     reads = Reads(by, topics)
@@ -55,6 +60,7 @@ def load_program(
     changes = [changes_of(registry, reads, one) for one in registry.changes]
     sinks = [sink_of(registry, one, registry.brokers) for one in registry.sinks]
     _look_at_guesses(registry, reads, [one for one in (*made, *flows, *changes) if one is not None])
+    _refuse_unused(registry)
     for problem in registry.refused_at_top:
         if problem not in registry.problems:
             file_name, _, line = problem.where.rpartition(":")
@@ -63,8 +69,8 @@ def load_program(
         registry.problem("declares no table", "is it a program of DLT or Spark pipelines?")
     if registry.problems:
         raise ProgramRefused(short(str(file)), tuple(registry.problems))
-    found = [declared(topic) for topic in reads.topics.values()]
-    every: list[Declaration | None] = [*found, *made, *flows, *changes, *sinks]
+    read: list[Topic | FileSource] = [*reads.topics.values(), *reads.files.values()]
+    every: list[Declaration | None] = [*map(declared, read), *made, *flows, *changes, *sinks]
     used = {up for one in (*made, *flows, *changes) if one is not None for up in one.upstreams}
     return LoadedProgram(
         path=short(str(file)),
@@ -72,6 +78,19 @@ def load_program(
         notes=tuple(sorted(registry.notes, key=lambda n: (n.place.file, n.place.line))),
         borrowed=tuple(name for name in dict.fromkeys(borrowed.values()) if name in used),
     )
+
+
+def _refuse_unused(registry: Registry) -> None:
+    """Columns that the author gives are those of no reader that has its own."""
+    for path, columns in registry.schemas.items():
+        if path not in registry.without_schema:
+            registry.problem(
+                f"schemas={{{path!r}: {columns!r}}}: the program reads no files there without a "
+                "schema of its own",
+                "remove it, or write the path as the program does; it reads "
+                f"{', '.join(sorted(registry.without_schema)) or '(none)'} so",
+                Place(short(str(registry.folder)), 1),
+            )
 
 
 def _look_at_guesses(registry: Registry, reads: Reads, made: Sequence[Table | Flow]) -> None:

@@ -13,6 +13,7 @@ from kafka_assets.declarations import (
     DECLARED,
     Declaration,
     ExternalTable,
+    FileSource,
     Flow,
     Place,
     Sink,
@@ -28,7 +29,8 @@ class LoadedProgram:
 
     Attributes:
         path: The program.
-        declarations: Topics, tables, views, flows and sinks, as an author would have made them.
+        declarations: Topics, files, tables, views, flows and sinks, as an author would have
+            made them.
         notes: What has no counterpart, each with its line.
         borrowed: Names that it reads and does not declare: they are declared elsewhere.
     """
@@ -42,6 +44,11 @@ class LoadedProgram:
     def topics(self) -> dict[str, Topic]:
         """The topics that it reads, by name."""
         return {one.name: one for one in self.declarations if isinstance(one, Topic)}
+
+    @property
+    def files(self) -> dict[str, FileSource]:
+        """The folders of files that it reads, by name."""
+        return {one.name: one for one in self.declarations if isinstance(one, FileSource)}
 
     @property
     def tables(self) -> dict[str, Table]:
@@ -77,7 +84,7 @@ class LoadedProgram:
         return module
 
     def as_dict(self) -> dict[str, Any]:
-        """The graph for programs: tables, topics, edges and notes."""
+        """The graph for programs: tables, topics, files, edges and notes."""
         changed = {flow.target for flow in self.flows if flow.changes is not None}
         tables = [
             {
@@ -98,6 +105,9 @@ class LoadedProgram:
         return {
             "tables": tables + sinks,
             "topics": [{"name": t.name, "topic": t.topic} for t in self.topics.values()],
+            "files": [
+                {"name": f.name, "path": f.path, "format": f.format} for f in self.files.values()
+            ],
             "edges": [list(edge) for edge in self.edges],
             "notes": [str(note) for note in self.notes],
         }

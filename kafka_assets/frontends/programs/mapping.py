@@ -1,4 +1,4 @@
-"""What a program declares and reads -> declarations of tables, views and topics.
+"""What a program declares and reads -> declarations of tables and views.
 
 Flows, changes and sinks are mapped in `feeding`; options and expectations in `options`.
 """
@@ -84,7 +84,9 @@ class Tables:
                 f"{self._kept[dataset.name]}",
                 dataset.place,
             )
-        limits = [one.most for one in self._reading_topics(dataset, inputs) if one.most is not None]
+        limits = [
+            one.most for one in self._reading_sources(dataset, inputs) if one.most is not None
+        ]
         if limits and kind == "streaming_table":
             mapped.common["max_rows_per_batch"] = max(limits)
         keys = self._keys(dataset, inputs) if kind == "streaming_table" else ()
@@ -151,7 +153,7 @@ class Tables:
     def _derived(self, dataset: Dataset, kind: Kind, inputs: Inputs) -> str:
         if kind == "temporary_view" or dataset.name in self._kept:
             return "silver"
-        if self._reading_topics(dataset, inputs):
+        if self._reading_sources(dataset, inputs):
             return "bronze"
         aggregates = any(part.aggregate is not None for part in self._parts(dataset, inputs))
         return "gold" if kind == "materialized_view" or aggregates else "silver"
@@ -163,12 +165,12 @@ class Tables:
         flows = [flow for flow in self._registry.flows if flow.target == dataset.name]
         return [self._reads.of_flow(flow) for flow in flows]
 
-    def _reading_topics(self, dataset: Dataset, inputs: Inputs) -> list[Inputs]:
-        """What of it, and of its views, reads topics."""
+    def _reading_sources(self, dataset: Dataset, inputs: Inputs) -> list[Inputs]:
+        """What of it, and of its views, reads topics or files."""
         return [
             one
             for part in self._parts(dataset, inputs)
-            for one in self._reads.reading_topics(part, self._views)
+            for one in self._reads.reading_sources(part, self._views)
         ]
 
     def _keys(self, dataset: Dataset, inputs: Inputs) -> tuple[str, ...]:
@@ -195,12 +197,15 @@ class Tables:
         )
         if aggregate.keys and not aggregate.session and not drops:
             return False
-        if self._reading_topics(dataset, inputs):
+        reading = self._reading_sources(dataset, inputs)
+        if reading:
+            topics = any(one.reads_topics for one in reading)
             self._registry.problem(
-                f"{dataset.written!r} aggregates a topic without a watermark, and its keys are "
+                f"{dataset.written!r} aggregates {'a topic' if topics else 'files'} without a "
+                "watermark, and its keys are "
                 + ("session windows" if aggregate.session else "no plain columns of its result"),
-                "keep the topic in a table, and aggregate that; or call withWatermark and group "
-                "by a window of that column",
+                f"keep the {'topic' if topics else 'files'} in a table, and aggregate that; or "
+                "call withWatermark and group by a window of that column",
                 aggregate.place,
             )
         self._registry.note(

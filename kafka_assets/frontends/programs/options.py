@@ -128,7 +128,7 @@ def _schema(registry: Registry, dataset: Dataset, mapped: Mapped, value: Any) ->
 
     if isinstance(value, str):
         try:
-            _refuse_constraints(value)
+            refuse_constraints(value)
             value = from_ddl(Path("schema="), value)
         except ValueError as error:
             registry.problem(
@@ -149,7 +149,12 @@ def _schema(registry: Registry, dataset: Dataset, mapped: Mapped, value: Any) ->
         )
 
 
-def _refuse_constraints(ddl: str) -> None:
+def refuse_constraints(ddl: str) -> None:
+    """Refuse what columns as DDL say beside types, NOT NULL and comments.
+
+    Raises:
+        ValueError: Names it; or the text is no DDL.
+    """
     import sqlglot
     from sqlglot import exp
     from sqlglot.errors import SqlglotError

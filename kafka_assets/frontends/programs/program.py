@@ -30,12 +30,14 @@ class Program:
         path: Its file or folder.
         conf: Answers of `spark.conf.get` and of widgets.
         borrowed: Tables that it reads and others declare.
+        schemas: Columns of files that it reads without saying them, by path.
         units: Its text.
     """
 
     path: Path
     conf: Mapping[str, str]
     borrowed: Mapping[str, str]
+    schemas: Mapping[str, str]
     units: list[Unit] = field(default_factory=list)
     _last: tuple[Any, Execution] | None = None
 
@@ -53,7 +55,8 @@ class Program:
         Args:
             running: What a run has; None at load.
         """
-        registry = Registry(self.folder, {unit.file for unit in self.units}, dict(self.conf))
+        files = {unit.file for unit in self.units}
+        registry = Registry(self.folder, files, dict(self.conf), self.schemas)
         by = Execution(registry, self.borrowed)
         by.running = running
         by.spark = Spark(by)
@@ -77,7 +80,7 @@ class Program:
         """
         by = self._last[1] if self._last and self._last[0] is running.session else None
         if by is None:
-            by = self.execute(Running(running.session, running.tables, running.topics, whole=True))
+            by = self.execute(Running(running.session, running.tables, running.sources, whole=True))
             self._last = None if by.reads_at_top else (running.session, by)
         functions: dict[str, Function | None] = {}
         if kind == "dataset":

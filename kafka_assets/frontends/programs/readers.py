@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from typing import Any
 
 from kafka_assets.declarations import Place, Read
+from kafka_assets.frontends.programs.asked import Asked
 from kafka_assets.frontends.programs.execution import Execution
 from kafka_assets.frontends.programs.facts import Facts, Source
 from kafka_assets.frontends.programs.recording import Recorded
 from kafka_assets.frontends.programs.sources import source_of
 
-_FILES = ("json", "csv", "parquet", "orc", "text", "xml", "jdbc")
+FORMATS = ("json", "csv", "parquet", "orc", "text", "xml", "jdbc")
+"""Formats that are a word of a reader, `spark.read.json(path)`."""
+
 _LIMITS = ("maxfilespertrigger", "maxbytespertrigger", "skipchangecommits", "ignorechanges")
 
 
@@ -20,6 +25,7 @@ class Reader:
     def __init__(self, by: Execution, streaming: bool) -> None:
         self._by, self._streaming = by, streaming
         self._format = "delta"
+        self._schema: Any = None
         self._options: dict[str, Any] = {}
 
     def format(self, name: str) -> Reader:
@@ -39,20 +45,65 @@ class Reader:
         return self
 
     def schema(self, schema: Any) -> Reader:
-        """The columns; only sources that are refused have them."""
-        del schema
+        """The columns."""
+        self._schema = schema
         return self
 
-    def load(self, path: Any = None, format: str | None = None, **options: Any) -> Any:
+    def load(self, *arguments: Any, **named: Any) -> Any:
         """The frame of a source."""
-        self.options(**options)
+        return self._loaded("load", arguments, named)
+
+    def table(self, name: str) -> Any:
+        """The frame of a table."""
         place = self._by.registry.place()
-        kind = format or self._format
-        if kind.lower() == "delta":
-            return self._table(str(path or self._options.get("path", "")), place)
+        view = self._view(name)
+        return self._by.read(self._table(name, place)) if view is None else view
+
+    def source(
+        self, word: str, arguments: tuple[Any, ...], named: Mapping[str, Any], place: Place
+    ) -> Source | None:
+        """What a call that ends a reader reads; None when it was refused.
+
+        Args:
+            word: `load`, or one of `FORMATS`.
+            arguments: What stands in the call.
+            named: What stands in it by name.
+            place: Where it stands.
+        """
+        asked = self._asked(word, arguments, named, place)
+        if asked.format.lower() == "delta":
+            return self._table(str(asked.path or ""), place)
+        return source_of(self._by.registry, asked)
+
+    def _asked(
+        self, word: str, arguments: tuple[Any, ...], named: Mapping[str, Any], place: Place
+    ) -> Asked:
+        from pyspark.sql.streaming import DataStreamReader
+
+        given: dict[str, Any] = {}
+        if self._streaming or word == "load":
+            ends = inspect.signature(getattr(DataStreamReader, word))
+            bound = ends.bind(self, *arguments, **named).arguments
+            given = {name: value for name, value in bound.items() if value is not None}
+            del given["self"]
+        path, kind = given.pop("path", None), given.pop("format", None)
+        self._schema = given.pop("schema", self._schema)
+        self.options(**given.pop("options", {}), **given)
+        options = {k: v for k, v in self._options.items() if k.lower() != "path"}
+        said = next((v for k, v in self._options.items() if k.lower() == "path"), None)
+        return Asked(
+            format=str(kind or (self._format if word == "load" else word)),
+            path=said if path is None else path,
+            schema=self._schema,
+            options=options,
+            streaming=self._streaming,
+            place=place,
+        )
+
+    def _loaded(self, word: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
         registry = self._by.registry
         before = len(registry.problems)
-        source = source_of(registry, kind, self._options, self._streaming, place)
+        source = self.source(word, arguments, named, registry.place())
         if source is not None:
             return self._by.read(source)
         refused = () if self._by.traces else tuple(registry.problems[before:])
@@ -61,16 +112,16 @@ class Reader:
             registry.refused_at_top.extend(refused)
         return Recorded(self._by, Facts(streams=self._streaming, refused=refused))
 
-    def table(self, name: str) -> Any:
-        """The frame of a table."""
-        return self._table(name, self._by.registry.place())
-
-    def _table(self, name: str, place: Place) -> Any:
+    def _view(self, name: str) -> Any:
+        """The temporary view of this name that the function has made; None when there is none."""
         views = self._by.traces[-1].views if self._by.traces else {}
         if name.lower() in views:
             return views[name.lower()]
         if self._by.running is not None and self._by.has_view(name):
             return self._by.running.session.table(name)
+        return None
+
+    def _table(self, name: str, place: Place) -> Source:
         how: Read = "stream" if self._streaming else "static"
         for option, value in self._options.items():
             low = option.lower()
@@ -84,14 +135,13 @@ class Reader:
                     "remove the option: a table is read from its beginning, once",
                     place,
                 )
-        return self._by.read(Source(name, False, how, place))
+        return Source(name, "table", how, place)
 
     def __getattr__(self, name: str) -> Any:
-        if name not in _FILES:
+        if name not in FORMATS:
             raise AttributeError(name)
 
         def load(*arguments: Any, **named: Any) -> Any:
-            del arguments, named
-            return self.format(name).load()
+            return self._loaded(name, arguments, named)
 
         return load

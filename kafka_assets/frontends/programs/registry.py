@@ -83,13 +83,16 @@ class Registry:
         folder: Where the program lies; code from there is the program's.
         files: Names under which the program's code was compiled.
         conf: Answers of `spark.conf.get` and of widgets.
+        schemas: Columns of files that the program reads without saying them, by path.
         brokers: Addresses from which the program reads.
+        without_schema: Paths of files that the program reads without saying their columns.
         refused_at_top: Why frames at its top cannot be read, whether or not a table uses them.
     """
 
     folder: Path
     files: set[str]
     conf: dict[str, str]
+    schemas: Mapping[str, str] = field(default_factory=dict)
     datasets: list[Dataset] = field(default_factory=list)
     flows: list[FlowRecord] = field(default_factory=list)
     changes: list[ChangesRecord] = field(default_factory=list)
@@ -99,6 +102,7 @@ class Registry:
     spark_conf: dict[str, str] = field(default_factory=dict)
     rules: list[tuple[Function, Rule]] = field(default_factory=list)
     brokers: set[str] = field(default_factory=set)
+    without_schema: set[str] = field(default_factory=set)
     refused_at_top: list[Problem] = field(default_factory=list)
 
     def problem(self, what: str, fix: str, place: Place | None = None) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.frontends.programs.environment import around
 from kafka_assets.frontends.programs.execution import Running
+from kafka_assets.frontends.programs.facts import Key
 from kafka_assets.frontends.programs.program import Program
 from kafka_assets.frontends.programs.reading import constants_of, tree_of
 from kafka_assets.frontends.programs.recording import Recorded
@@ -22,8 +23,8 @@ from kafka_assets.frontends.programs.registry import Function
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-Input = tuple[str, str | None]
-"""Name in the graph, and of a topic its name at the broker."""
+Input = tuple[str, Key | None]
+"""Name in the graph, and of a topic or folder what it is known by outside."""
 
 
 def function_of(
@@ -52,15 +53,15 @@ def function_of(
         given = dict(zip(inputs, frames, strict=True))
         running = Running(
             session=frames[0].sparkSession if frames else _active(),
-            tables={name: frame for (name, topic), frame in given.items() if topic is None},
-            topics={topic: frame for (_, topic), frame in given.items() if topic is not None},
+            tables={name: frame for (name, key), frame in given.items() if key is None},
+            sources={key: frame for (_, key), frame in given.items() if key is not None},
         )
         by, function = program.function(kind, key, running)
         with by.run_with(running), around(by):
             result: Any = function()
         if type(result) is Recorded:
             raise KafkaAssetsError(
-                f"{key!r} returns a frame that the program made at its top from a topic which this "
+                f"{key!r} returns a frame that the program made at its top from what this "
                 "function does not read",
                 fix="make the frame inside the function",
             )

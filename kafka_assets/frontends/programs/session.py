@@ -69,7 +69,7 @@ class Spark:
         refuse_unknown(self._by.registry, "a query", text)
         views = self._by.traces[-1].views if self._by.traces else {}
         frames = {
-            name: self._by.read(Source(name, False, "stream" if streams else "static", place))
+            name: self._by.read(Source(name, "table", "stream" if streams else "static", place))
             for name, streams in query.tables.items()
             if name.lower() not in views and not self._by.has_view(name)
         }

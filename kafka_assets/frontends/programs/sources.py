@@ -1,29 +1,30 @@
 """What a program's readers can read: for each format of Spark, the source that it becomes.
 
-Kafka is the one that there is. Another is added as a function in `FORMATS`; every format that is
-not there is refused by its name.
+Kafka is here, files are in `files`. Another is added as a function in `_MAKERS`; every format that
+is not there is refused by its name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from kafka_assets.declarations import Place
+from kafka_assets.declarations.files import FORMATS
+from kafka_assets.frontends.programs.asked import Asked
 from kafka_assets.frontends.programs.facts import Source
+from kafka_assets.frontends.programs.files import AUTO_LOADER, files
 from kafka_assets.frontends.programs.registry import Registry
 from kafka_assets.frontends.programs.unknown import MARK, refuse_unknown
 from kafka_assets.settings import Settings
 
-Maker = Callable[[Registry, Mapping[str, str], bool, Place], Source | None]
+Maker = Callable[[Registry, Asked], Source | None]
 
 
-def kafka(
-    registry: Registry, options: Mapping[str, str], streaming: bool, place: Place
-) -> Source | None:
+def kafka(registry: Registry, asked: Asked) -> Source | None:
     """The topic of a Kafka reader; None when it is not one topic read as a stream."""
-    given = {name.lower(): str(value) for name, value in options.items()}
-    if not streaming:
+    place = asked.place
+    given = {name.lower(): value for name, value in asked.options.items()}
+    if not asked.streaming:
         registry.problem(
             "reads a topic as a batch (spark.read)",
             "read it with spark.readStream into a table, and read that",
@@ -47,15 +48,15 @@ def kafka(
         )
         return None
     _keep_broker(registry, given.get("kafka.bootstrap.servers"), place)
-    for name, value in options.items():
-        text = _about(name, str(value))
+    for name, value in asked.options.items():
+        text = _about(name, value)
         if text is not None:
             registry.note(text, place)
     refuse_unknown(registry, "maxOffsetsPerTrigger", given.get("maxoffsetspertrigger", ""), place)
     most = given.get("maxoffsetspertrigger", "")
     return Source(
         topic.strip(),
-        True,
+        "topic",
         "stream",
         place,
         headers=given.get("includeheaders", "").lower() == "true",
@@ -103,21 +104,23 @@ def _about(name: str, value: str) -> str | None:
     return f"{name}={value!r} is not used: the settings decide how topics are read"
 
 
-FORMATS: dict[str, Maker] = {"kafka": kafka}
+_MAKERS: dict[str, Maker] = {
+    "kafka": kafka,
+    AUTO_LOADER: files,
+    **{name.lower(): files for name in FORMATS},
+}
 """Format of a reader -> what makes its source."""
 
 
-def source_of(
-    registry: Registry, kind: str, options: Mapping[str, Any], streaming: bool, place: Place
-) -> Source | None:
-    """The source of a reader's `load()`; None when it was refused."""
-    maker = FORMATS.get(kind.lower())
-    if maker is None:
-        registry.problem(
-            f"reads the source {kind!r}, which kafka_assets has no reader for",
-            f"sources are {', '.join(FORMATS)}, and Delta tables that are declared; bring the data "
-            "into one of them, and name it with tables={...}",
-            place,
-        )
-        return None
-    return maker(registry, {str(k): str(v) for k, v in options.items()}, streaming, place)
+def source_of(registry: Registry, asked: Asked) -> Source | None:
+    """The source that a reader loads; None when it was refused."""
+    maker = _MAKERS.get(asked.format.lower())
+    if maker is not None:
+        return maker(registry, asked)
+    registry.problem(
+        f"reads the source {asked.format!r}, which kafka_assets has no reader for",
+        f"sources are Kafka, files ({', '.join(FORMATS)}), and Delta tables that are declared; "
+        "bring the data into one of them, and name a table with tables={...}",
+        asked.place,
+    )
+    return None

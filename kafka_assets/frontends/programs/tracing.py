@@ -107,7 +107,11 @@ class Tracer:
     def _from_text(self, function: Function, name: str, trace: Trace, error: Exception) -> Traced:
         registry = self._by.registry
         where = line_of(registry, error)
-        found = found_in_text(self._by, function)
+        problems = len(registry.problems)
+        found = found_in_text(self._by, function, trace.sources)
+        if len(registry.problems) > problems:
+            # What it reads has been seen, and refused.
+            return Traced((), Facts())
         if found is None or not (found.sources or trace.sources):
             registry.problem(
                 f"what {name!r} reads cannot be seen: {type(error).__name__}: {error}",
@@ -131,7 +135,7 @@ class Tracer:
 
 
 def _once(sources: tuple[Source, ...]) -> tuple[Source, ...]:
-    found: dict[tuple[bool, str, str], Source] = {}
+    found: dict[tuple[object, ...], Source] = {}
     for source in sources:
-        found.setdefault((source.is_topic, source.name, source.how), source)
+        found.setdefault((source.key, source.how, source.files), source)
     return tuple(found.values())

@@ -155,7 +155,7 @@ class Words:
         """`dlt.read` and `dlt.read_stream`."""
 
         def read(name: str) -> Any:
-            return self._by.read(Source(name, False, how, self._registry.place()))
+            return self._by.read(Source(name, "table", how, self._registry.place()))
 
         return read
 

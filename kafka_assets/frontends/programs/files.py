@@ -1,0 +1,293 @@
+"""The readers of files, Auto Loader's among them, as sources: what of their options is kept.
+
+What a reader says is here; its name in the graph is given in `inputs`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafka_assets.declarations import RESCUED, file_source
+from kafka_assets.declarations.files import FIXED, FORMATS
+from kafka_assets.declarations.places import written_at
+from kafka_assets.errors import DeclarationError
+from kafka_assets.frontends.programs.asked import Asked
+from kafka_assets.frontends.programs.facts import FilesRead, Source
+from kafka_assets.frontends.programs.options import refuse_constraints
+from kafka_assets.frontends.programs.registry import Registry
+from kafka_assets.frontends.programs.unknown import MARK, refuse_unknown
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+AUTO_LOADER = "cloudfiles"
+_PREFIX = f"{AUTO_LOADER}."
+
+_FIXED = {
+    "text": "`value` STRING",
+    "binaryFile": "`path` STRING, `modificationTime` TIMESTAMP, `length` BIGINT, `content` BINARY",
+}
+_RESCUES = ("json", "csv")
+"""Formats whose rows have the column of text that does not fit."""
+
+_SAID = "the schema says which columns there are"
+_LISTED = "each run lists the folder"
+_NOT_NEEDED = {
+    "cloudfiles.schemalocation": _SAID,
+    "cloudfiles.schemahints": _SAID,
+    "cloudfiles.infercolumntypes": _SAID,
+    "cloudfiles.schemaevolutionmode": f"{_SAID}, and no others are read",
+    "cloudfiles.usenotifications": _LISTED,
+    "inferschema": _SAID,
+    "mergeschema": _SAID,
+    "samplingratio": _SAID,
+    "primitivesasstring": _SAID,
+    "prefersdecimal": _SAID,
+}
+"""Options that say how to find files, or how to guess a schema."""
+
+_ONLY = {
+    "cloudfiles.includeexistingfiles": (
+        "true",
+        "a table has the rows of all files that are there",
+        "remove it, and filter by _metadata.file_modification_time",
+    ),
+    "cloudfiles.allowoverwrites": (
+        "false",
+        "each file is read once",
+        "remove it, and write changed rows into new files",
+    ),
+    "mode": (
+        "permissive",
+        "rows that do not fit are kept",
+        f"remove it, and use an expectation such as {RESCUED} IS NULL",
+    ),
+}
+"""Option -> its one value here, why, and what to do instead of another."""
+
+_LIMITS = ("maxfilespertrigger", "maxbytespertrigger")
+
+
+def files(registry: Registry, asked: Asked) -> Source | None:
+    """The folder of a reader of files; None when it was refused."""
+    if not asked.streaming:
+        registry.problem(
+            f"reads {asked.format!r} files as a batch (spark.read)",
+            "read them with spark.readStream into a streaming table, and read that",
+            asked.place,
+        )
+        return None
+    reader = _Files(registry, asked)
+    path, format = reader.path(), reader.format()
+    if path is None or format is None:
+        return None
+    if MARK in path:
+        # Whoever is given this source refuses it.
+        return Source(path, "files", "stream", asked.place)
+    options, schema = reader.options(format), reader.schema(format, path)
+    if reader.refused:
+        return None
+    read = FilesRead(format, schema, tuple(sorted(options.items())))
+    return Source(path, "files", "stream", asked.place, files=read)
+
+
+def same_path(path: str) -> str:
+    """A path in the one form by which it is compared."""
+    return path.rstrip("/") or path[:1]
+
+
+class _Files:
+    """What one reader says, looked at part by part.
+
+    Args:
+        registry: Takes up problems and notes.
+        asked: What it says.
+
+    Attributes:
+        refused: Whether a part of it cannot be mapped.
+    """
+
+    def __init__(self, registry: Registry, asked: Asked) -> None:
+        self._registry, self._asked = registry, asked
+        self.refused = False
+
+    def path(self) -> str | None:
+        """The folder; None when there is none that can be read here."""
+        path = self._asked.path
+        if not isinstance(path, str) or not path:
+            self._refuse("reads files and names no folder", 'write .load("/folder")')
+            return None
+        if path.lower().startswith("dbfs:"):
+            self._refuse(
+                f"reads the files at {path!r}, a place that exists only on Databricks",
+                'take the path from spark.conf.get("..."), and give it: conf={...}',
+            )
+            return None
+        return same_path(path)
+
+    def format(self) -> str | None:
+        """The files' format, as Spark calls it; None when it cannot be read."""
+        named, what = self._asked.format, "the format of the files"
+        if named.lower() == AUTO_LOADER:
+            given = {name.lower(): value for name, value in self._asked.options.items()}
+            named = given.get(f"{_PREFIX}format", "")
+        if refuse_unknown(self._registry, what, named, self._asked.place):
+            return None
+        found = {known.lower(): known for known in FORMATS}.get(named.lower())
+        if found is None:
+            self._refuse(
+                f"reads files of the format {named!r}, which kafka_assets has no reader for"
+                if named
+                else "reads files, and cloudFiles.format is not set",
+                f"formats are {', '.join(FORMATS)}",
+            )
+        return found
+
+    def options(self, format: str) -> dict[str, str]:
+        """The options that are kept; all others are noted or refused."""
+        kept: dict[str, str] = {}
+        for name, value in self._asked.options.items():
+            low = name.lower()
+            if low in _NOT_NEEDED:
+                self._note(name, value, _NOT_NEEDED[low])
+            elif low in _ONLY:
+                self._only(name, value)
+            elif low.removeprefix(_PREFIX) == "rescueddatacolumn":
+                self._rescued(name, value, format)
+            elif low != f"{_PREFIX}format":
+                kept |= self._kept(name, value, format)
+        return self._limited(kept)
+
+    def schema(self, format: str, path: str) -> str | None:
+        """The columns as DDL, or a schema file's name; None for formats with their own."""
+        given = self._asked.schema
+        ddl = None if given is None else self._ddl(given, path, format)
+        if format in FIXED:
+            if ddl not in (None, _FIXED[format]):
+                self._refuse(
+                    f"reads {format} files with the schema {ddl}",
+                    f"remove it: {format} files have {_FIXED[format]}",
+                )
+            return None
+        if given is not None:
+            return ddl
+        self._registry.without_schema.add(path)
+        ours = self._registry.schemas.get(path)
+        if ours is None:
+            self._refuse(
+                f"reads the {format} files at {path!r} without a schema",
+                f'give their columns: schemas={{"{path}": "id BIGINT, at TIMESTAMP"}}, or '
+                f'--schema "{path}=id BIGINT, at TIMESTAMP"; a schema file\'s name will do',
+            )
+        elif not ours.endswith((".ddl", ".json", ".sql")):
+            return self._ddl(ours, path, format)
+        return ours
+
+    def _ddl(self, given: Any, path: str, format: str) -> str | None:
+        """Columns as DDL in one form, so that two readers' can be compared."""
+        from pyspark.sql.types import StructType
+
+        from kafka_assets.schemas import from_ddl, to_ddl
+
+        what = f"the schema of the files at {path!r}"
+        if isinstance(given, str) and refuse_unknown(
+            self._registry, what, given, self._asked.place
+        ):
+            self.refused = True
+            return None
+        try:
+            if isinstance(given, str):
+                columns = from_ddl(Path("schema"), given)
+                refuse_constraints(given)
+                given = columns
+            if not isinstance(given, StructType):
+                raise ValueError(f"{type(given).__name__} is neither DDL nor a StructType")
+            _check(given, format)
+            ddl = to_ddl(given)
+            if to_ddl(from_ddl(Path("schema"), ddl)) != ddl:
+                raise ValueError(f"not all types of {ddl} are supported")
+        except ValueError as error:
+            self._refuse(f"{what}: {error}", "name columns with types, NOT NULL and COMMENT only")
+            return None
+        return ddl
+
+    def _kept(self, name: str, value: str, format: str) -> dict[str, str]:
+        low = name.lower()
+        limit = low.removeprefix(_PREFIX)
+        if limit in _LIMITS:
+            low, value = limit, _bytes(value) if limit == "maxbytespertrigger" else value
+        else:
+            low = name
+        if refuse_unknown(self._registry, name, value, self._asked.place):
+            self.refused = True
+            return {}
+        try:
+            # The declaration knows which options there are.
+            with written_at(self._asked.place):
+                made = file_source(
+                    "files",
+                    "files",
+                    format=format,
+                    schema=None if format in FIXED else "id INT",
+                    options={low: value},
+                )
+        except DeclarationError as error:
+            self._refuse(error.what.partition("): ")[2], error.fix or "remove it")
+            return {}
+        return dict(made.options)
+
+    def _limited(self, kept: dict[str, str]) -> dict[str, str]:
+        """Spark takes one limit of a batch, Auto Loader both."""
+        if {"maxFilesPerTrigger", "maxBytesPerTrigger"} <= kept.keys():
+            value = kept.pop("maxBytesPerTrigger")
+            self._registry.note(
+                f"maxBytesPerTrigger={value!r} is not used beside maxFilesPerTrigger",
+                self._asked.place,
+            )
+        return kept
+
+    def _only(self, name: str, value: str) -> None:
+        only, why, fix = _ONLY[name.lower()]
+        if value.lower() == only:
+            self._note(name, value, why)
+        else:
+            self._refuse(f"{name}={value!r}: {why}", fix)
+
+    def _rescued(self, name: str, value: str, format: str) -> None:
+        if format not in _RESCUES:
+            self._refuse(
+                f"{name}={value!r}: {format} files have no such column here",
+                "remove it: a file that does not fit stops the run",
+            )
+        elif value != RESCUED:
+            self._refuse(
+                f"{name}={value!r}: the column is named {RESCUED!r} here",
+                f"name it {RESCUED!r} in the program",
+            )
+        else:
+            self._note(name, value, "the column is always there")
+
+    def _note(self, name: str, value: str, why: str) -> None:
+        self._registry.note(f"{name}={value!r} is not needed here: {why}", self._asked.place)
+
+    def _refuse(self, what: str, fix: str) -> None:
+        self.refused = True
+        self._registry.problem(what, fix, self._asked.place)
+
+
+def _check(columns: StructType, format: str) -> None:
+    """Refuse columns that no row can have here."""
+    if not columns.fields:
+        raise ValueError("it has no columns, as far as is known while the program is loaded")
+    if format in _RESCUES and "_corrupt_record" in columns.names:
+        raise ValueError(
+            f"the text of a row that does not fit is in {RESCUED}, not _corrupt_record"
+        )
+
+
+def _bytes(value: str) -> str:
+    """A size such as `10g` as a number, which is what Spark takes."""
+    found = re.fullmatch(r"(\d+)\s*([kmgt])b?", value.strip().lower())
+    return value if found is None else str(int(found[1]) << 10 * (" kmgt".index(found[2])))
