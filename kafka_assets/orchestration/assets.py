@@ -207,7 +207,7 @@ def _table_spec(node: Node, graph: Graph) -> dg.AssetSpec:
         table.place,
         key=table_key(node),
         deps=_deps(node),
-        description=table.comment,
+        description=table.comment or metadata.described(node),
         kinds=_kinds(node),
         group_name=group_of(table.place),
         owners=list(table.owners),

@@ -13,7 +13,7 @@ from typing import Any
 import dagster as dg
 from pyspark.sql.types import StructType
 
-from kafka_assets.declarations import Topic
+from kafka_assets.declarations import Flow, Topic
 from kafka_assets.graph import Node
 from kafka_assets.orchestration.history import Position
 from kafka_assets.orchestration.names import POSITION, dead_letters_key, uri_of
@@ -42,6 +42,27 @@ def topic_definition(topic: Topic, settings: Settings) -> dict[str, Any]:
     """Metadata of a topic's definition."""
     uri = f"kafka://{settings.kafka.bootstrap_servers}/{topic.topic}"
     return {"dagster/uri": dg.MetadataValue.text(uri), "topic": topic.topic}
+
+
+def described(node: Node) -> str | None:
+    """What can be said of a table that has no function, and so no docstring, of its own."""
+    table = node.table
+    sources = ", ".join(f"`{one.source.name}`" for one in node.inputs)
+    if table.changes is not None:
+        keys = ", ".join(f"`{key}`" for key in table.changes.keys)
+        which = "Every state" if table.changes.scd_type == 2 else "The present state"
+        order = f"in the order of `{table.changes.sequence_by}`"
+        return f"{which} of each {keys}, by the changes in {sources} {order}."
+    flows = ", ".join(f"`{part.name}`" for part in _flows(node))
+    if table.sink is not None:
+        options = table.sink.options
+        place = options.get("topic") or options.get("path")
+        return f"Rows of {sources} that leave the lake for `{place}`, by {flows}."
+    return f"Rows of {sources}, by the flows {flows}." if flows else None
+
+
+def _flows(node: Node) -> list[Flow]:
+    return [part.flow for part in node.parts if part.flow is not None]
 
 
 def table_definition(node: Node) -> dict[str, Any]:

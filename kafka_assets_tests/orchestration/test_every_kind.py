@@ -81,6 +81,21 @@ def test_the_checks_in_dagster_are_those_that_are_declared(graph: Graph, tmp_pat
     assert shown == DECLARED_CHECKS.strip().splitlines()
 
 
+def test_a_table_without_a_function_of_its_own_is_described_by_what_feeds_it(
+    graph: Graph, tmp_path: Path
+) -> None:
+    specs = _defs(graph, tmp_path).resolve_all_asset_specs()
+    told = {spec.key.path[-1]: spec.description for spec in specs if spec.key.path[0] != "dlq"}
+    assert told["movements"] == "Rows of `orders`, `returns_topic`, by the flows " + (
+        "`from_orders`, `from_returns`."
+    )
+    assert told["customer_states"] == (
+        "Every state of each `id`, by the changes in `customer_changes` in the order of `seq`."
+    )
+    assert str(told["alerts"]).startswith("Rows of `orders` that leave the lake for `")
+    assert told["spent"] == "What each customer spent."
+
+
 def test_a_declaration_that_is_assigned_to_no_variable_is_in_the_graph(graph: Graph) -> None:
     # create_auto_cdc_flow(...) stands alone in the module.
     assert [part.name for part in graph.tables["customers"].flows] == ["customers"]
