@@ -14,8 +14,11 @@ from kafka_assets.declarations.places import caller, check_name, check_owners, d
 from kafka_assets.errors import DeclarationError
 
 FORMATS = ("json", "csv", "parquet", "orc", "text", "binaryFile")
-FIXED = ("text", "binaryFile")
-"""Formats whose columns are always the same."""
+FIXED = {
+    "text": "`value` STRING",
+    "binaryFile": "`path` STRING, `modificationTime` TIMESTAMP, `length` BIGINT, `content` BINARY",
+}
+"""Formats that have columns of their own, with these; from Spark's pages on data sources."""
 
 RESCUED = "_rescued_data"
 """The column of a row's own text, where that did not fit the schema; null where it did."""

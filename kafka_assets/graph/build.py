@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from kafka_assets.declarations import RESCUED, FileSource, Flow, Sink, Table
+from kafka_assets.declarations.files import FIXED
 from kafka_assets.errors import DeclarationError
 from kafka_assets.graph import rules
 from kafka_assets.graph.collect import Found, collect, kind_of, pipeline_modules, sql_files
@@ -23,12 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 __all__ = ["build_graph", "pipeline_modules"]
-
-FIXED_COLUMNS = {
-    "text": "value STRING",
-    "binaryFile": "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY",
-}
-"""Columns of the formats that have columns of their own, from Spark's pages on data sources."""
 
 
 def build_graph(modules: ModuleType | Iterable[ModuleType], settings: Settings) -> Graph:
@@ -227,7 +222,7 @@ def _columns(files: FileSource, settings: Settings) -> StructType:
     """The columns of a file source's rows, with the one for text that does not fit them."""
     from pyspark.sql.types import StringType, StructType
 
-    text = FIXED_COLUMNS.get(files.format) or str(files.schema)
+    text = FIXED.get(files.format) or str(files.schema)
     try:
         if text.endswith((".ddl", ".json", ".sql")):
             schema = load_schema(find_schema(text, settings.schema_folders))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,7 @@ import kafka_assets as ka
 from kafka_assets.errors import DeclarationError
 from kafka_assets.frontends.programs import load_program
 from kafka_assets.graph import build_graph
+from kafka_assets.settings import Settings
 from kafka_assets_tests.frontends.shown import (
     PROGRAMS,
     edges,
@@ -35,6 +38,20 @@ def test_loading_leaves_no_trace_in_the_process(tmp_path: Path) -> None:
     after = (set(sys.modules), os.environ.get("SPARK_CONNECT_MODE_ENABLED"), list(sys.path))
     assert not {"dlt", "pyspark.pipelines"} & (after[0] - before[0])
     assert after[1:] == before[1:]
+
+
+def test_the_example_of_the_page_takes_a_program_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Path(__file__).parents[2] / "docs" / "programs.md"
+    (example,) = re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
+    (tmp_path / "page_of_programs.py").write_text(example, encoding="utf-8")
+    program = f"import dlt\n\n@dlt.table\ndef orders_enriched():\n    return {KAFKA}.load()\n"
+    (tmp_path / "orders_dlt.py").write_text(program, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    graph = build_graph([importlib.import_module("page_of_programs")], Settings(lake=str(tmp_path)))
+    assert graph.tables["orders_enriched"].table.layer == "gold"
+    assert list(graph.topics) == ["t"]
 
 
 def test_loading_starts_no_engine() -> None:

@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 AUTO_LOADER = "cloudfiles"
 _PREFIX = f"{AUTO_LOADER}."
 
-_FIXED = {
-    "text": "`value` STRING",
-    "binaryFile": "`path` STRING, `modificationTime` TIMESTAMP, `length` BIGINT, `content` BINARY",
-}
 _RESCUES = ("json", "csv")
 """Formats whose rows have the column of text that does not fit."""
 
@@ -165,10 +161,10 @@ class _Files:
         given = self._asked.schema
         ddl = None if given is None else self._ddl(given, path, format)
         if format in FIXED:
-            if ddl not in (None, _FIXED[format]):
+            if ddl not in (None, FIXED[format]):
                 self._refuse(
                     f"reads {format} files with the schema {ddl}",
-                    f"remove it: {format} files have {_FIXED[format]}",
+                    f"remove it: {format} files have {FIXED[format]}",
                 )
             return None
         if given is not None:
