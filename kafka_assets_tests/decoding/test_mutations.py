@@ -73,13 +73,13 @@ def _read(record: Record, schema: t.StructType) -> Any:
     return read_strictly(record.value.decode(), schema, OPTIONS)
 
 
-def generated() -> list[Record]:
+def generated(examples: int = EXAMPLES) -> list[Record]:
     """The mutations, each once; the same ones in every run."""
     found: list[Record] = []
 
     # A payload that goes wrong is shown by its bytes, so nothing needs to be shrunk or kept.
     @hypothesis_settings(
-        max_examples=EXAMPLES,
+        max_examples=examples,
         deadline=None,
         derandomize=True,
         database=None,

@@ -34,7 +34,7 @@ HORIZON = "30 days"
 def prepare(lake: Path) -> None:
     """Write the table that another team keeps."""
     numbers = range(1, 11)
-    names = {"x": pa.array(numbers, pa.int32()), "name": [f"n{x}" for x in numbers]}
+    names = {"x": pa.array(numbers, pa.int32()), "label": [f"n{x}" for x in numbers]}
     write_deltalake(str(lake / "silver/names"), pa.table(names))
 
 
@@ -84,7 +84,7 @@ def _rows() -> tuple[Any, ...]:
 
     @ka.streaming_table(layer="silver", reads={"names": "static"})
     def named(few: Any, names: Any) -> Any:
-        return few.join(names, "x").select("id", "x", "hour", "name", "_source")
+        return few.join(names, "x").select("id", "x", "hour", "label", "_source")
 
     return copied, even, odd, once, joined, names, named
 

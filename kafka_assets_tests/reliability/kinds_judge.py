@@ -27,22 +27,24 @@ def kinds_wrong(lake: Path, clean: pa.Table, tables: Collection[str]) -> tuple[s
 
     Args:
         lake: Where they lie.
-        clean: Silver's columns `id`, `x` and `hour`, all rows.
+        clean: Silver's columns `id`, `x` and `hour`, all rows; where ids come twice, in the order
+            in which they stand in the topic.
         tables: Those that are up to date with silver; the others are not looked at.
     """
     few = clean.filter(pc.less_equal(clean["x"], FEW))
     newest = _rows(clean.group_by("x").aggregate([("id", "max")]), "x", "id_max")
     hours = _rows(clean.group_by("hour").aggregate([("id", "count")]), "hour", "id_count")
     digits = Counter(id_ % 10 for id_ in clean["id"].to_pylist())
-    named = [(id_, x, hour, f"n{x}") for id_, x, hour in _rows(few, "id", "x", "hour")]
+    known = few.filter(pc.greater_equal(few["x"], 1))
+    named = [(id_, x, hour, f"n{x}") for id_, x, hour in _rows(known, "id", "x", "hour")]
     want: dict[str, tuple[tuple[str, ...], Iterable[Any]]] = {
         "silver/copied": (("id",), _rows(clean, "id")),
         "silver/latest": (("x", "id"), newest),
         "gold/totals": (("hour", "events"), hours),
         "silver/once": (("hour", "x"), set(_rows(clean, "hour", "x"))),
         "silver/joined": (("id",), _rows(clean.filter(pc.greater(clean["x"], HIGH)), "id")),
-        "silver/named": (("id", "x", "hour", "name"), named),
-        "silver/states": (("x", "hour", "__START_AT", "__END_AT"), _states(few)),
+        "silver/named": (("id", "x", "hour", "label"), named),
+        "silver/states": (("x", "hour", "__START_AT", "__END_AT"), _states(known)),
         "gold/digits": (("digit", "count"), digits.items()),
         "../archived": (("id", "x"), _rows(few, "id", "x")),
     }
@@ -70,9 +72,12 @@ def alerts_wrong(bootstrap: str, topic: str, clean: pa.Table) -> tuple[tuple[str
 
 def _states(few: pa.Table) -> list[tuple[Any, ...]]:
     """Each stretch of ids of one x, in their order, in which the hour stays the same."""
+    # Of two rows with one id, the one that stands later in the topic counts.
+    newest = {(x, id_): hour for x, id_, hour in _rows(few, "x", "id", "hour")}
     found: list[tuple[Any, ...]] = []
     last: tuple[Any, ...] | None = None
-    for x, id_, hour in sorted(_rows(few, "x", "id", "hour")):
+    for x, id_ in sorted(newest):
+        hour = newest[x, id_]
         if last is not None and last[:2] == (x, hour):
             continue
         if last is not None:
