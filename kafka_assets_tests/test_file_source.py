@@ -38,6 +38,10 @@ def graph(lake: Path, **given: Any) -> Graph:
         ({"schema": "id INT", "options": {"mutiLine": True}}, "did you mean multiLine?"),
         ({"schema": "id INT", "options": {"mode": "DROPMALFORMED"}}, "mode='DROPMALFORMED' cannot"),
         ({"schema": "id INT", "options": {"maxFileAge": "7d"}}, "maxFileAge='7d' cannot be set"),
+        (
+            {"format": "text", "options": {"maxFilesPerTrigger": 1, "maxBytesPerTrigger": 9}},
+            "both say how large a batch is",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_refused_when_it_is_declared(

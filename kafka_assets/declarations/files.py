@@ -171,6 +171,13 @@ def _options(subject: str, place: Place, format: str, given: Mapping[str, str]) 
                 f"{meant}{format} files have {', '.join(sorted(known.values()))}",
             )
         found[known[name.lower()]] = value
+    if {"maxFilesPerTrigger", "maxBytesPerTrigger"} <= found.keys():
+        raise _error(
+            subject,
+            place,
+            "maxFilesPerTrigger and maxBytesPerTrigger both say how large a batch is",
+            "keep one of them",
+        )
     return found
 
 
