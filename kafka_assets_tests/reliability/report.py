@@ -76,9 +76,10 @@ FULL = Amounts(
 
 @dataclass(frozen=True)
 class Result:
-    """What a round did and saw."""
+    """What a round did and saw; `planned` is how many strokes it was to deal."""
 
     amounts: Amounts
+    planned: int
     done: Counter[str]
     seen: Mapping[str, Counter[str]]
     verdict: Verdict
@@ -117,11 +118,13 @@ def _table(result: Result) -> str:
         f"{transactions['aborted']} aborted, {transactions['committed']} committed |"
     )
     verdict = result.verdict
+    dealt = sum(result.done.values())
+    cut = f" Its time limit ended it after {dealt} of {result.planned} strokes."
     faults = ", ".join(f"{name.replace('_', ' ')} {n}" for name, n in verdict.faults.items())
     return "\n".join(
         [
             f"`{result.command}`, {datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, "
-            f"{result.minutes:.0f} minutes.",
+            f"{result.minutes:.0f} minutes.{cut if dealt < result.planned else ''}",
             "",
             "| What was done | Times | What was seen |",
             "| --- | ---: | --- |",

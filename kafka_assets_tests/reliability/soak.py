@@ -54,6 +54,7 @@ class Soak:
         self._chance = random.Random(SEED)
         self._unjudged = 0
         self._begun: set[str] = set()
+        self.planned = 0
 
     def strokes(self) -> list[tuple[str, Callable[[], None]]]:
         """All faults in the order in which they come."""
@@ -79,6 +80,7 @@ class Soak:
         deadline = time.monotonic() + minutes * 60
         self._judge(self.siege.recover(*ALL, whole=False), "first run")
         strokes = self.strokes()
+        self.planned = len(strokes)
         for number, (name, stroke) in enumerate(strokes, 1):
             if time.monotonic() > deadline:
                 print(f"out of time after {number - 1} of {len(strokes)} strokes", flush=True)
@@ -196,8 +198,8 @@ def main() -> None:
                 raise SystemExit(f"torn versions: {reader.torn[:5]}\nthe lake is kept: {folder}")
     minutes = (time.monotonic() - begin) / 60
     print(f"{verdict}; {len(siege.failures)} runs failed and were tried again; {minutes:.0f} min")
-    result = Result(amounts, soak.done, soak.seen, verdict, siege.ledger, reader.versions, minutes)
-    write_table(result)
+    seen = (soak.done, soak.seen, verdict, siege.ledger, reader.versions, minutes)
+    write_table(Result(amounts, soak.planned, *seen))
     shutil.rmtree(folder)
 
 
