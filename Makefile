@@ -42,7 +42,7 @@ check-plan:
 verify: setup ## the long rest: reliability, conformance, browser; ARGS="-k name"
 	@$(PY) -m pytest -m "verify or browser" $(ARGS)
 
-soak: setup ## kill runs for an hour or more and write docs/reliability.md; KILLS=5 for a short round
+soak: setup ## kill runs for about three hours and write docs/reliability.md; KILLS=5 for a short round
 	@$(PY) -m kafka_assets_tests.reliability.soak $(if $(KILLS),--kills $(KILLS)) $(if $(MINUTES),--minutes $(MINUTES))
 
 audit: setup ## look for known vulnerabilities in the pinned packages; needs PyPI's JSON interface
