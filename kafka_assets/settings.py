@@ -57,8 +57,9 @@ class KafkaSettings(BaseModel):
         request_timeout_seconds: How long one admin call may take.
         group_id: Informational consumer group that the offsets of finished runs are published
             to, with the table's name appended; None publishes nothing. Never read back.
-        max_offsets_per_trigger: Most records of one micro-batch; bounds memory and what a retry
-            repeats.
+        max_offsets_per_trigger: Most records of one micro-batch, which is what a retry repeats.
+            A table that decodes records or checks them holds its batch in memory, and takes a
+            million at most. A table's own `max_rows_per_batch` wins over both.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -69,7 +70,7 @@ class KafkaSettings(BaseModel):
     secret_files: dict[str, FilePath] = Field(default_factory=dict)
     request_timeout_seconds: Annotated[float, Field(gt=0)] = 10.0
     group_id: str | None = "kafka-assets"
-    max_offsets_per_trigger: Annotated[int, _below(1)] = 1_000_000
+    max_offsets_per_trigger: Annotated[int, _below(1)] = 5_000_000
 
     def client_config(self) -> dict[str, str]:
         """Properties for a confluent-kafka client, secrets included; never log the result."""

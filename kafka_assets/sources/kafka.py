@@ -36,7 +36,9 @@ COLUMNS = (
     "offset",
     "timestamp",
     "timestampType AS timestamp_type",
-    "current_timestamp() AS ingested_at",
+    # Through an array, because Spark writes a time that stands alone into the code which it
+    # generates, and would compile that code anew for each batch.
+    "transform(array(current_timestamp()), now -> now)[0] AS ingested_at",
 )
 FRAME_DDL = (
     "key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, topic STRING, "

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from kafka_assets.streaming.isolation import Raising, within
@@ -92,11 +92,20 @@ def _stamped(spec: BatchSpec, letters: DataFrame, commit: dict[str, Any]) -> Dat
         "*",
         F.lit(json.dumps(commit["offsets"])).alias("batch_offsets"),
         F.lit(commit["query_id"]).alias("query_id"),
-        F.lit(commit["batch_id"]).cast("bigint").alias("batch_id"),
+        _constant(F.lit(commit["batch_id"]).cast("bigint")).alias("batch_id"),
         F.lit(spec.run_id).alias("run_id"),
         F.lit(spec.fingerprint).cast("string").alias("schema_fingerprint"),
-        F.current_timestamp().alias("died_at"),
+        _constant(F.current_timestamp()).alias("died_at"),
     ).withColumn("letter_id", F.substring(F.sha2(F.concat_ws("|", *IDENTITY), 256), 1, 16))
+
+
+def _constant(value: Column) -> Column:
+    """A value that is the same for all rows of a batch and another in the next one.
+
+    Out of an array, because Spark writes a number that stands alone into the code which it
+    generates, and would compile that code anew for each batch.
+    """
+    return F.get(F.array(value), (F.spark_partition_id() < 0).cast("int"))
 
 
 def _commit(

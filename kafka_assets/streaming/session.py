@@ -46,7 +46,8 @@ CONF = {
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
     "spark.sql.streaming.stopTimeout": "60000",
     "spark.sql.streaming.stopActiveRunOnRestart": "false",
-    "spark.databricks.delta.snapshotPartitions": "2",
+    # Each commit reads the table's list of files: one task is enough up to some 100,000 of them.
+    "spark.databricks.delta.snapshotPartitions": "1",
     # Options named here are not shown in plans and logs; they can hold a broker's password.
     "spark.redaction.regex": "(?i)secret|password|passphrase|token|jaas|access[.]?key|credential",
     "spark.sql.redaction.options.regex": "(?i)url|secret|password|token|jaas|access[.]?key",

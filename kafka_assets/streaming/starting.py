@@ -35,6 +35,12 @@ if TYPE_CHECKING:
 YOUNG = 50
 """A table of fewer commits is first read commit by commit."""
 
+HELD_RECORDS = 1_000_000
+"""Records of a topic in one batch of a table that looks at its batch more than once."""
+HELD_BYTES = 256 * 1024**2
+"""Bytes of files of another table in such a batch, or one file; in memory they are several times
+as large."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -84,9 +90,16 @@ def start(run: Run, topics: Mapping[str, TopicState]) -> StreamingQuery:
     result = node.table(*frames.values())
     if node.table.keys:
         return _start_keyed(run, position, result)
-    if node.table.expectations or node.table.sink is not None:
+    if _is_held(node):
         return _start_batches(run, position, result)
     return _start_append(run, result)
+
+
+def _is_held(node: Node) -> bool:
+    """Whether a batch is kept in memory while it is counted and written, not passed through."""
+    table = node.table
+    looked_at = table.expectations or table.keys or table.sink is not None
+    return node.payload is not None or bool(looked_at)
 
 
 def batch_spec(run: Run, position: fence.Position | None = None) -> BatchSpec:
@@ -139,14 +152,19 @@ def _raw_path(node: Node) -> str | None:
 
 
 def _read(run: Run, position: fence.Position, upstream: Source, how: Read) -> DataFrame:
+    held = _is_held(run.node)
     if isinstance(upstream, Topic):
         most = run.node.table.options.max_rows_per_batch
+        if most is None and held:
+            most = min(HELD_RECORDS, run.settings.kafka.max_offsets_per_trigger)
         return read_stream(run.session, upstream, run.settings.kafka, most=most)
     if isinstance(upstream, Files):
         return files.read_stream(run.session, upstream)
     if how == "static":
         return run.session.read.format("delta").load(upstream.path)
     reader = run.session.readStream.format("delta")
+    if held:
+        reader = reader.option("maxBytesPerTrigger", HELD_BYTES)
     first = position.checkpoint.last_offsets < 0
     if how == "changes":
         reader = reader.option("readChangeFeed", True).option("startingVersion", 0)

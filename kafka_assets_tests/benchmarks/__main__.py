@@ -19,7 +19,7 @@ def main(
         Path | None, typer.Option("--json", help="Write the figures to this file.")
     ] = None,
     events: Annotated[int, typer.Option(min=1000, help="Events in the topic.")] = 2_000_000,
-    rounds: Annotated[int, typer.Option(min=1, help="Counted, after one to warm up.")] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="Counted, after those that warm up.")] = 5,
 ) -> None:
     """Measure and print; each figure with how it was measured."""
     names = [only] if only is not None else list(BENCHMARKS)

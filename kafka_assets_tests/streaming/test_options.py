@@ -11,6 +11,7 @@ import kafka_assets as ka
 from kafka_assets.errors import DeclarationError, LakeError, PlanError
 from kafka_assets.graph import Node
 from kafka_assets.settings import Settings
+from kafka_assets.streaming import starting
 from kafka_assets.streaming.run import run_graph, run_table
 from kafka_assets.streaming.tables import LakeTable
 from kafka_assets_tests.helpers import create_topic, graph_of, produce
@@ -89,6 +90,34 @@ def test_a_batch_takes_no_more_rows_than_it_may(
 ) -> None:
     report = run_table(raw(settings, topic, max_rows_per_batch=3), spark, settings)
     assert (report.batches, report.kept) == (2, 4)
+
+
+def test_a_table_that_holds_its_batch_in_memory_takes_a_backlog_in_several(
+    spark: SparkSession, settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events = ka.kafka_topic(topic, name="events")
+
+    @ka.streaming_table(layer="bronze", max_rows_per_batch=2)
+    def raw(events: Any) -> Any:
+        return events
+
+    @ka.streaming_table(layer="bronze")
+    @ka.expect_or_drop("no_d", "value != CAST('d' AS BINARY)")
+    def direct(events: Any) -> Any:
+        return events
+
+    @ka.streaming_table(layer="silver")
+    @ka.expect_or_drop("no_b", "value != CAST('b' AS BINARY)")
+    def clean(raw: Any) -> Any:
+        return raw
+
+    monkeypatch.setattr(starting, "HELD_RECORDS", 3)
+    monkeypatch.setattr(starting, "HELD_BYTES", 1)
+    reports = run_graph(graph_of(settings, events, raw, direct, clean), spark, settings)
+    assert [reports[name].batches for name in ("raw", "direct", "clean")] == [2, 2, 2]
+    clean_report = reports["clean"]
+    assert (clean_report.returned, clean_report.kept, clean_report.dead) == (4, 3, 1)
+    assert all(sides.holds for name in reports for sides in reports[name].conservation)
 
 
 def test_spark_settings_of_a_table_hold_for_it_alone(
