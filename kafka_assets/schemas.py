@@ -2,7 +2,8 @@
 
 A schema file holds the payload's Spark schema, as Spark's own JSON (`.json`, what
 `StructType.json()` writes) or as DDL (`.ddl` or `.sql`, such as `id BIGINT NOT NULL, name STRING`).
-Loading needs no Spark session. How bytes become columns is `decoding`'s.
+Loading needs no Spark session, and neither does writing columns as DDL. How bytes become columns
+is `decoding`'s.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ _SIMPLE: dict[str, T.DataType] = {
     "TIMESTAMPLTZ": T.TimestampType(),
     "TIMESTAMPNTZ": T.TimestampNTZType(),
 }
+
+FILES = (".json", ".ddl", ".sql")
+"""How the name of a schema file ends."""
 
 
 def find_schema(name: str, folders: Iterable[Path]) -> Path:

@@ -21,7 +21,7 @@ from kafka_assets.declarations.expectations import (
     pending_expectations,
     rules_from,
 )
-from kafka_assets.declarations.files import FORMATS, RESCUED, file_source
+from kafka_assets.declarations.files import RESCUED, file_source
 from kafka_assets.declarations.flows import (
     append_flow,
     create_auto_cdc_flow,
@@ -60,7 +60,6 @@ from kafka_assets.declarations.tables import (
 
 __all__ = [
     "DECLARED",
-    "FORMATS",
     "RESCUED",
     "Action",
     "Author",

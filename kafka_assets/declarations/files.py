@@ -22,6 +22,8 @@ FIXED = {
 
 RESCUED = "_rescued_data"
 """The column of a row's own text, where that did not fit the schema; null where it did."""
+RESCUES = ("json", "csv")
+"""Formats whose rows have that column."""
 
 _ANY = ("pathGlobFilter", "recursiveFileLookup", "maxFilesPerTrigger", "maxBytesPerTrigger")
 _DATES = ("dateFormat", "timestampFormat", "timestampNTZFormat", "timeZone", "locale")

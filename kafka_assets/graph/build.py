@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -12,12 +13,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from kafka_assets.declarations import RESCUED, FileSource, Flow, Sink, Table
-from kafka_assets.declarations.files import FIXED
+from kafka_assets.declarations.files import FIXED, RESCUES
+from kafka_assets.declarations.model import Place
 from kafka_assets.errors import DeclarationError
 from kafka_assets.graph import rules
 from kafka_assets.graph.collect import Found, collect, kind_of, pipeline_modules, sql_files
 from kafka_assets.graph.model import RESERVED, Files, Graph, Node, Outside, Source
-from kafka_assets.schemas import find_schema, from_ddl, load_schema
+from kafka_assets.schemas import FILES, find_schema, from_ddl, load_schema
 from kafka_assets.settings import Settings
 
 if TYPE_CHECKING:
@@ -223,19 +225,13 @@ def _columns(files: FileSource, settings: Settings) -> StructType:
     from pyspark.sql.types import StringType, StructType
 
     text = FIXED.get(files.format) or str(files.schema)
-    try:
-        if text.endswith((".ddl", ".json", ".sql")):
+    fix = 'write columns such as "id BIGINT, at TIMESTAMP", or the name of a schema file'
+    with _named(f"file source {files.name!r}", files.place, text, fix):
+        if text.endswith(FILES):
             schema = load_schema(find_schema(text, settings.schema_folders))
         else:
             schema = from_ddl(Path("schema="), text)
-    except ValueError as error:
-        raise DeclarationError(
-            f"file source {files.name!r}",
-            str(files.place),
-            f"schema={text!r}: {error}",
-            fix='write columns such as "id BIGINT, at TIMESTAMP", or the name of a schema file',
-        ) from None
-    if files.format not in ("json", "csv"):
+    if files.format not in RESCUES:
         return schema
     kept = [column for column in schema.fields if column.name != RESCUED]
     return StructType(kept).add(RESCUED, StringType())
@@ -256,15 +252,19 @@ def _payload(table: Table, settings: Settings) -> StructType | None:
             f"schema= on a {table.kind.replace('_', ' ')}",
             fix="decode in a streaming_table",
         )
-    try:
+    fix = "correct the file, or the name in schema="
+    with _named(f"table {table.name!r}", table.place, table.schema, fix):
         return load_schema(find_schema(table.schema, settings.schema_folders))
+
+
+@contextmanager
+def _named(subject: str, place: Place, schema: str, fix: str) -> Iterator[None]:
+    """Say whose schema it is that cannot be read."""
+    try:
+        yield
     except ValueError as error:
-        raise DeclarationError(
-            f"table {table.name!r}",
-            str(table.place),
-            f"schema={table.schema!r}: {error}",
-            fix="correct the file, or the name in schema=",
-        ) from None
+        what = f"schema={schema!r}: {error}"
+        raise DeclarationError(subject, str(place), what, fix=fix) from None
 
 
 def _path(table: Table, settings: Settings) -> str:

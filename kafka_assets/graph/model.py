@@ -1,4 +1,4 @@
-"""What a graph is: tables with their upstreams and their places in the lake.
+"""What a graph is: topics, folders of files, and tables with their places in the lake.
 
 How it comes to be is `build`, which names what is wrong with declarations.
 """

@@ -1,4 +1,4 @@
-"""Topics, tables, views and sinks as Dagster assets, and the one step that runs a table.
+"""Topics, folders, tables, views and sinks as Dagster assets, and the one step that runs a table.
 
 The step is thin: it asks the instance how far reports reach, calls `streaming.run.run_table`, and
 turns its report, or its error, into events. Whatever concerns rows belongs to `streaming`.

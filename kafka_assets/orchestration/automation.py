@@ -1,8 +1,8 @@
-"""When Dagster starts a table by itself, beside what `kafka_lag` starts.
+"""When Dagster starts a table by itself, beside what `kafka_lag` and `new_files` start.
 
 Conditions are small named functions with a variable for each clause. They are built from Dagster's
 own operators, so that the automation tab of an asset shows why it ran or did not. What depends on
-the broker is decided in `sensors`.
+the broker is decided in `sensors`, and on folders in `folders`.
 """
 
 from __future__ import annotations

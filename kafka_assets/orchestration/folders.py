@@ -19,16 +19,13 @@ from kafka_assets.graph import Files, Graph
 from kafka_assets.orchestration import metadata
 from kafka_assets.orchestration.history import failures_of, keys_in_flight, latest
 from kafka_assets.orchestration.names import (
-    CHAIN,
     FOLDER_SENSOR,
-    REASON,
-    STARTED_BY,
     FolderChain,
     files_key,
     folder_chains_of,
     table_key,
 )
-from kafka_assets.orchestration.sensors import Verdict, after_failure, said_before
+from kafka_assets.orchestration.sensors import Verdict, held_back, run_request, said_before
 from kafka_assets.settings import Settings
 from kafka_assets.sources.files import FolderState, state_of
 
@@ -58,7 +55,8 @@ def new_files_sensor(
         description="Starts the tables that read a folder when a file has come.",
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        said = said_before(context.cursor)
+        said, busy = said_before(context.cursor), keys_in_flight(context.instance)
+        last = latest(context.instance, [table_key(n) for c in chains for n in c.tables])
         requests: list[dg.RunRequest] = []
         moved: list[dg.AssetMaterialization] = []
         notes: list[str] = []
@@ -72,11 +70,13 @@ def new_files_sensor(
             if told.get("version") != state.version:
                 told["version"] = state.version
                 moved.append(_moved(chain, state))
-            found = _verdict(chain, state, told, context.instance, graph, settings, clock())
+            failures = failures_of(context.instance, chain, last)
+            held = held_back(chain, busy, failures, graph, settings.sensor, clock())
+            found = held or _verdict(state, told)
             started = {key for request in requests for key in request.asset_selection or ()}
             if found.start and not started & chain.keys:
                 told["started"] = state.version
-                requests.append(_request(chain, found))
+                requests.append(run_request(chain, found, FOLDER_SENSOR))
             notes.append(f"{chain.name}: {found.why}")
         return dg.SensorResult(
             run_requests=requests,
@@ -88,21 +88,8 @@ def new_files_sensor(
     return evaluate
 
 
-def _verdict(
-    chain: FolderChain,
-    state: FolderState,
-    told: Mapping[str, Any],
-    instance: dg.DagsterInstance,
-    graph: Graph,
-    settings: Settings,
-    now: float,
-) -> Verdict:
-    if any(keys is None or keys & chain.keys for keys in keys_in_flight(instance)):
-        return Verdict(False, "a run is in flight")
-    last = latest(instance, [table_key(node) for node in chain.tables])
-    failures = failures_of(instance, chain, last)
-    if failures.count and not failures.repaired:
-        return after_failure(failures, graph, settings.sensor, now)
+def _verdict(state: FolderState, told: Mapping[str, Any]) -> Verdict:
+    """Whether what a folder holds starts its chain."""
     if not state.files:
         return Verdict(False, "no files")
     if told.get("started") == state.version:
@@ -116,11 +103,4 @@ def _moved(chain: FolderChain, state: FolderState) -> dg.AssetMaterialization:
         description="The files changed.",
         metadata=metadata.folder_state(state),
         tags={"dagster/data_version": state.version},
-    )
-
-
-def _request(chain: FolderChain, found: Verdict) -> dg.RunRequest:
-    return dg.RunRequest(
-        asset_selection=sorted(chain.keys),
-        tags={CHAIN: chain.name, STARTED_BY: FOLDER_SENSOR, REASON: found.why},
     )

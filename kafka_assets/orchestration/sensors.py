@@ -1,8 +1,8 @@
 """The `kafka_lag` sensor: asks the broker how far topics reach, and starts their chains.
 
 It never consumes and never starts Spark. What it knows of runs comes from the instance; its cursor
-holds only what it said last of each topic. When a table starts for another reason than its topic
-is in `automation`.
+holds only what it said last of each topic. What holds a chain back, and how one is asked for, is
+here for `folders` too. When a table starts for another reason is in `automation`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from kafka_assets.orchestration.names import (
     LAG_SENSOR,
     REASON,
     STARTED_BY,
+    FolderChain,
     TopicChain,
     chains_of,
     lineage_version,
@@ -51,6 +52,8 @@ SAME_OFFSETS_SECONDS = 600.0
 """How long a chain is not started again for end offsets that a good run was started for before."""
 
 Last = Mapping[dg.AssetKey, Materialization]
+Busy = list[frozenset[dg.AssetKey] | None]
+Chain = TopicChain | FolderChain
 Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 
 
@@ -100,7 +103,7 @@ class Tick:
     states: Mapping[str, TopicState]
     aged: frozenset[str]
     last: Last
-    busy: list[frozenset[dg.AssetKey] | None]
+    busy: Busy
     said: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -162,10 +165,9 @@ def kafka_lag_sensor(
 
 def verdict(tick: Tick, chain: TopicChain, failures: Failures) -> Verdict:
     """Whether a chain starts now, and why."""
-    if any(keys is None or keys & chain.keys for keys in tick.busy):
-        return Verdict(False, "a run is in flight")
-    if failures.count and not failures.repaired:
-        return after_failure(failures, tick.graph, tick.settings, tick.now)
+    held = held_back(chain, tick.busy, failures, tick.graph, tick.settings, tick.now)
+    if held is not None:
+        return held
     never_built = [n for n in chain.tables if table_key(n) not in tick.last]
     if never_built and any(table_key(n) in tick.last for n in chain.readers):
         return Verdict(True, f"{never_built[0].name} was never built")
@@ -210,6 +212,30 @@ def pause_after(failures: int, settings: SensorSettings) -> float:
     # The exponent is bounded only so that it cannot overflow.
     doubled = settings.backoff_first_seconds * 2.0 ** min(failures - 1, 32)
     return min(doubled, settings.backoff_most_seconds)
+
+
+def held_back(
+    chain: Chain,
+    busy: Busy,
+    failures: Failures,
+    graph: Graph,
+    settings: SensorSettings,
+    now: float,
+) -> Verdict | None:
+    """The verdict over a chain that is running or has failed; None where its source decides."""
+    if any(keys is None or keys & chain.keys for keys in busy):
+        return Verdict(False, "a run is in flight")
+    if failures.count and not failures.repaired:
+        return after_failure(failures, graph, settings, now)
+    return None
+
+
+def run_request(chain: Chain, found: Verdict, sensor: str) -> dg.RunRequest:
+    """Ask for a run of a chain's tables, saying who asks and why."""
+    return dg.RunRequest(
+        asset_selection=sorted(chain.keys),
+        tags={CHAIN: chain.name, STARTED_BY: sensor, REASON: found.why},
+    )
 
 
 def after_failure(
@@ -297,12 +323,7 @@ def _requests(
         said = tick.said.setdefault(chain.name, {})
         said["started"] = version_of(tick.states[chain.topic.topic])
         said["at"] = tick.now
-        requests.append(
-            dg.RunRequest(
-                asset_selection=sorted(chain.keys),
-                tags={CHAIN: chain.name, STARTED_BY: LAG_SENSOR, REASON: found.why},
-            )
-        )
+        requests.append(run_request(chain, found, LAG_SENSOR))
     return requests
 
 

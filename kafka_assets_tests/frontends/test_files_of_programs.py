@@ -65,7 +65,8 @@ def test_a_program_with_auto_loader_becomes_a_file_source_and_its_tables(tmp_pat
     assert notes(loaded) == [
         "44: cloudFiles.schemaLocation='/landing/_schemas' is not needed here: the schema says "
         "which columns there are",
-        "44: rescuedDataColumn='_rescued_data' is not needed here: the column is always there",
+        "44: rescuedDataColumn='_rescued_data' is not needed here: the column '_rescued_data' is "
+        "always there",
     ]
 
 
@@ -140,7 +141,11 @@ def test_limits_of_auto_loader_lose_their_prefix_and_sizes_become_numbers(tmp_pa
             "true",
             "a table has the rows of all files that are there",
         ),
-        ("cloudFiles.rescuedDataColumn", "_rescued_data", "the column is always there"),
+        (
+            "cloudFiles.rescuedDataColumn",
+            "_rescued_data",
+            "the column '_rescued_data' is always there",
+        ),
         ("inferSchema", "true", "the schema says which columns there are"),
         ("mode", "PERMISSIVE", "rows that do not fit are kept"),
     ],
@@ -164,7 +169,7 @@ def test_an_option_that_is_not_needed_is_noted_with_its_line(
         ),
         (
             f'{AUTO}.option("rescuedDataColumn", "rest").load("/in")',
-            "rescuedDataColumn='rest': the column is named '_rescued_data' here",
+            "rescuedDataColumn='rest': the column '_rescued_data' is always there",
         ),
         (
             'spark.readStream.option("rescuedDataColumn", "_rescued_data").schema("id INT")'

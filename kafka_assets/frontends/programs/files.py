@@ -5,65 +5,23 @@ What a reader says is here; its name in the graph is given in `inputs`.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafka_assets.declarations import RESCUED, file_source
-from kafka_assets.declarations.files import FIXED, FORMATS
+from kafka_assets.declarations.files import FIXED, FORMATS, RESCUES
 from kafka_assets.declarations.places import written_at
 from kafka_assets.errors import DeclarationError
+from kafka_assets.frontends import file_options
 from kafka_assets.frontends.programs.asked import Asked
 from kafka_assets.frontends.programs.facts import FilesRead, Source
 from kafka_assets.frontends.programs.options import refuse_constraints
 from kafka_assets.frontends.programs.registry import Registry
 from kafka_assets.frontends.programs.unknown import MARK, refuse_unknown
+from kafka_assets.schemas import FILES, from_ddl, to_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-AUTO_LOADER = "cloudfiles"
-_PREFIX = f"{AUTO_LOADER}."
-
-_RESCUES = ("json", "csv")
-"""Formats whose rows have the column of text that does not fit."""
-
-_SAID = "the schema says which columns there are"
-_LISTED = "each run lists the folder"
-_NOT_NEEDED = {
-    "cloudfiles.schemalocation": _SAID,
-    "cloudfiles.schemahints": _SAID,
-    "cloudfiles.infercolumntypes": _SAID,
-    "cloudfiles.schemaevolutionmode": f"{_SAID}, and no others are read",
-    "cloudfiles.usenotifications": _LISTED,
-    "inferschema": _SAID,
-    "mergeschema": _SAID,
-    "samplingratio": _SAID,
-    "primitivesasstring": _SAID,
-    "prefersdecimal": _SAID,
-}
-"""Options that say how to find files, or how to guess a schema."""
-
-_ONLY = {
-    "cloudfiles.includeexistingfiles": (
-        "true",
-        "a table has the rows of all files that are there",
-        "remove it, and filter by _metadata.file_modification_time",
-    ),
-    "cloudfiles.allowoverwrites": (
-        "false",
-        "each file is read once",
-        "remove it, and write changed rows into new files",
-    ),
-    "mode": (
-        "permissive",
-        "rows that do not fit are kept",
-        f"remove it, and use an expectation such as {RESCUED} IS NULL",
-    ),
-}
-"""Option -> its one value here, why, and what to do instead of another."""
-
-_LIMITS = ("maxfilespertrigger", "maxbytespertrigger")
 
 
 def files(registry: Registry, asked: Asked) -> Source | None:
@@ -126,9 +84,9 @@ class _Files:
     def format(self) -> str | None:
         """The files' format, as Spark calls it; None when it cannot be read."""
         named, what = self._asked.format, "the format of the files"
-        if named.lower() == AUTO_LOADER:
+        if named.lower() == file_options.AUTO_LOADER:
             given = {name.lower(): value for name, value in self._asked.options.items()}
-            named = given.get(f"{_PREFIX}format", "")
+            named = given.get(f"{file_options.AUTO_LOADER}.format", "")
         if refuse_unknown(self._registry, what, named, self._asked.place):
             return None
         found = {known.lower(): known for known in FORMATS}.get(named.lower())
@@ -145,16 +103,17 @@ class _Files:
         """The options that are kept; all others are noted or refused."""
         kept: dict[str, str] = {}
         for name, value in self._asked.options.items():
-            low = name.lower()
-            if low in _NOT_NEEDED:
-                self._note(name, value, _NOT_NEEDED[low])
-            elif low in _ONLY:
-                self._only(name, value)
-            elif low.removeprefix(_PREFIX) == "rescueddatacolumn":
-                self._rescued(name, value, format)
-            elif low != f"{_PREFIX}format":
+            low = file_options.plain(name)
+            if low in file_options.NOT_NEEDED:
+                self._note(name, value, file_options.NOT_NEEDED[low])
+            elif low in file_options.ONLY:
+                self._only(name, value, format)
+            elif low != "format":
                 kept |= self._kept(name, value, format)
-        return self._limited(kept)
+        note = file_options.one_limit(kept)
+        if note is not None:
+            self._registry.note(note, self._asked.place)
+        return kept
 
     def schema(self, format: str, path: str) -> str | None:
         """The columns as DDL, or a schema file's name; None for formats with their own."""
@@ -177,15 +136,13 @@ class _Files:
                 f'give their columns: schemas={{"{path}": "id BIGINT, at TIMESTAMP"}}, or '
                 f'--schema "{path}=id BIGINT, at TIMESTAMP"; a schema file\'s name will do',
             )
-        elif not ours.endswith((".ddl", ".json", ".sql")):
+        elif not ours.endswith(FILES):
             return self._ddl(ours, path, format)
         return ours
 
     def _ddl(self, given: Any, path: str, format: str) -> str | None:
         """Columns as DDL in one form, so that two readers' can be compared."""
         from pyspark.sql.types import StructType
-
-        from kafka_assets.schemas import from_ddl, to_ddl
 
         what = f"the schema of the files at {path!r}"
         if isinstance(given, str) and refuse_unknown(
@@ -210,12 +167,7 @@ class _Files:
         return ddl
 
     def _kept(self, name: str, value: str, format: str) -> dict[str, str]:
-        low = name.lower()
-        limit = low.removeprefix(_PREFIX)
-        if limit in _LIMITS:
-            low, value = limit, _bytes(value) if limit == "maxbytespertrigger" else value
-        else:
-            low = name
+        option, value = file_options.limit(name, value) or (name, value)
         if refuse_unknown(self._registry, name, value, self._asked.place):
             self.refused = True
             return {}
@@ -227,43 +179,22 @@ class _Files:
                     "files",
                     format=format,
                     schema=None if format in FIXED else "id INT",
-                    options={low: value},
+                    options={option: value},
                 )
         except DeclarationError as error:
             self._refuse(error.what.partition("): ")[2], error.fix or "remove it")
             return {}
         return dict(made.options)
 
-    def _limited(self, kept: dict[str, str]) -> dict[str, str]:
-        """Spark takes one limit of a batch, Auto Loader both."""
-        if {"maxFilesPerTrigger", "maxBytesPerTrigger"} <= kept.keys():
-            value = kept.pop("maxBytesPerTrigger")
-            self._registry.note(
-                f"maxBytesPerTrigger={value!r} is not used beside maxFilesPerTrigger",
-                self._asked.place,
-            )
-        return kept
-
-    def _only(self, name: str, value: str) -> None:
-        only, why, fix = _ONLY[name.lower()]
-        if value.lower() == only:
+    def _only(self, name: str, value: str, format: str) -> None:
+        only, why, fix = file_options.ONLY[file_options.plain(name)]
+        nothing = file_options.without_column(name, format)
+        if nothing is not None:
+            self._refuse(f"{name}={value!r}: {nothing}", file_options.WITHOUT_COLUMN)
+        elif value.lower() == only:
             self._note(name, value, why)
         else:
             self._refuse(f"{name}={value!r}: {why}", fix)
-
-    def _rescued(self, name: str, value: str, format: str) -> None:
-        if format not in _RESCUES:
-            self._refuse(
-                f"{name}={value!r}: {format} files have no such column here",
-                "remove it: a file that does not fit stops the run",
-            )
-        elif value != RESCUED:
-            self._refuse(
-                f"{name}={value!r}: the column is named {RESCUED!r} here",
-                f"name it {RESCUED!r} in the program",
-            )
-        else:
-            self._note(name, value, "the column is always there")
 
     def _note(self, name: str, value: str, why: str) -> None:
         self._registry.note(f"{name}={value!r} is not needed here: {why}", self._asked.place)
@@ -277,13 +208,7 @@ def _check(columns: StructType, format: str) -> None:
     """Refuse columns that no row can have here."""
     if not columns.fields:
         raise ValueError("it has no columns, as far as is known while the program is loaded")
-    if format in _RESCUES and "_corrupt_record" in columns.names:
+    if format in RESCUES and "_corrupt_record" in columns.names:
         raise ValueError(
             f"the text of a row that does not fit is in {RESCUED}, not _corrupt_record"
         )
-
-
-def _bytes(value: str) -> str:
-    """A size such as `10g` as a number, which is what Spark takes."""
-    found = re.fullmatch(r"(\d+)\s*([kmgt])b?", value.strip().lower())
-    return value if found is None else str(int(found[1]) << 10 * (" kmgt".index(found[2])))

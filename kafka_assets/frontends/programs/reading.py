@@ -20,8 +20,6 @@ from kafka_assets.frontends.programs.readers import FORMATS, Reader
 from kafka_assets.frontends.programs.registry import Function, place_of
 
 _READS: dict[str, Read] = {"read": "static", "read_stream": "stream", "readStream": "stream"}
-
-
 _SETTERS = ("format", "option", "options", "schema")
 
 

@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 from kafka_assets.declarations import Place
 from kafka_assets.declarations.files import FORMATS
+from kafka_assets.frontends.file_options import AUTO_LOADER
 from kafka_assets.frontends.programs.asked import Asked
 from kafka_assets.frontends.programs.facts import Source
-from kafka_assets.frontends.programs.files import AUTO_LOADER, files
+from kafka_assets.frontends.programs.files import files
 from kafka_assets.frontends.programs.registry import Registry
 from kafka_assets.frontends.programs.unknown import MARK, refuse_unknown
 from kafka_assets.settings import Settings

@@ -1,6 +1,6 @@
 """Statements -> declarations, made by the same words as in Python, so that all checks apply.
 
-Files are taken together: a topic that one of them reads is known to the others.
+SQL files are taken together: a topic or a folder that one of them reads is known to the others.
 """
 
 from __future__ import annotations

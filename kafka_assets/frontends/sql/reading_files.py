@@ -5,31 +5,20 @@ They become the arguments of `file_source`, which knows formats and options.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from kafka_assets.declarations import RESCUED
 from kafka_assets.errors import DeclarationError
+from kafka_assets.frontends import file_options
 from kafka_assets.frontends.sql.reading import literal
 from kafka_assets.frontends.sql.text import Source
 
 FILES = ("read_files", "cloud_files")
 
-_NOT_NEEDED = {
-    "schemalocation": "the schema is declared",
-    "infercolumntypes": "the schema is declared",
-    "schemaevolutionmode": "the schema is declared",
-    "usenotifications": "the folder is listed",
-}
-_ALWAYS = {
-    "includeexistingfiles": ("true", "a table has all files that are there"),
-    "allowoverwrites": ("false", "each file is read once"),
-    "rescueddatacolumn": (RESCUED, "the column has this name"),
-    "mode": ("permissive", f"rows that do not fit are kept in {RESCUED}"),
-}
-"""Options that have one value here, with the reason."""
+Refused = Callable[[str, str], DeclarationError]
+Options = tuple[dict[str, str], list[str]]
 
 
 @dataclass(frozen=True)
@@ -65,36 +54,49 @@ def files_read(source: Source, subject: str, call: exp.Expr, name: str, offset: 
 
     given: dict[str, tuple[str, str]] = {}
     for key, value in _arguments(call, refused):
-        low = key.lower().removeprefix("cloudfiles.")
+        low = file_options.plain(key)
         if low in given:
             raise refused(f"{key} is given twice", "give it once")
         given[low] = (key, value)
     path = given.pop("path", ("", ""))[1]
     if not path:
         raise refused("names no folder", f"write {name}('/folder', format => 'json', ...)")
-    notes, options = [], []
-    format, schema = given.pop("format", None), given.pop("schema", None)
-    for low, (key, value) in given.items():
-        only, why = _ALWAYS.get(low, (None, ""))
-        if low in _NOT_NEEDED:
-            notes.append(f"{key} is not needed: {_NOT_NEEDED[low]}")
-        elif only is None:
-            options.append((key.removeprefix("cloudFiles."), value))
-        elif value.lower() != only:
-            raise refused(f"{key} => '{value}': {why}", f"remove it, or write '{only}'")
+    format, schema = given.pop("format", ("", "parquet"))[1], given.pop("schema", None)
+    options, notes = _options(given, format, refused)
     return FilesRead(
         path=path,
-        format="parquet" if format is None else format[1],
+        format=format,
         schema=None if schema is None else schema[1],
-        options=tuple(sorted(options)),
+        options=tuple(sorted(options.items())),
         offset=offset,
         notes=tuple(notes),
     )
 
 
-def _arguments(
-    call: exp.Expr, refused: Callable[[str, str], DeclarationError]
-) -> Iterator[tuple[str, str]]:
+def _options(given: Mapping[str, tuple[str, str]], format: str, refused: Refused) -> Options:
+    """The options that are kept, and notes of those that are not needed."""
+    notes: list[str] = []
+    options: dict[str, str] = {}
+    for low, (key, value) in given.items():
+        if low in file_options.NOT_NEEDED:
+            notes.append(f"{key} is not needed: {file_options.NOT_NEEDED[low]}")
+        elif low in file_options.ONLY:
+            only, why, fix = file_options.ONLY[low]
+            nothing = file_options.without_column(key, format.lower())
+            if nothing is not None:
+                raise refused(f"{key} => '{value}': {nothing}", file_options.WITHOUT_COLUMN)
+            if value.lower() != only:
+                raise refused(f"{key} => '{value}': {why}", fix)
+        else:
+            option, kept = file_options.limit(key, value) or (file_options.bare(key), value)
+            options[option] = kept
+    note = file_options.one_limit(options)
+    if note is not None:
+        notes.append(note)
+    return options, notes
+
+
+def _arguments(call: exp.Expr, refused: Refused) -> Iterator[tuple[str, str]]:
     """Name and value; the first two may stand without a name, and maps are opened."""
     by_place = ["path", "format"]
     for argument in call.expressions:

@@ -1,4 +1,4 @@
-"""What a SELECT reads: topics and tables, as streams or as they are, and where they stand."""
+"""What a SELECT reads: topics, files and tables, as streams or as they are, and where."""
 
 from __future__ import annotations
 

@@ -48,6 +48,25 @@ def test_what_is_taken_differently_is_noted() -> None:
     ]
 
 
+def test_sizes_and_hints_of_auto_loader_are_understood_as_in_programs() -> None:
+    loaded = load(
+        "CREATE STREAMING TABLE orders_raw AS SELECT * FROM STREAM cloud_files('/orders', 'csv', "
+        "map('schema', 'id INT', 'cloudFiles.schemaHints', 'id INT', 'mode', 'PERMISSIVE', "
+        "'cloudFiles.maxFilesPerTrigger', '7', 'cloudFiles.maxBytesPerTrigger', '10g'));"
+        "CREATE STREAMING TABLE more AS SELECT * FROM STREAM read_files('/more', format => 'text', "
+        "maxBytesPerTrigger => '2k');"
+    )
+    sources = [one for one in loaded.declarations if isinstance(one, FileSource)]
+    assert [dict(one.options) for one in sources] == [
+        {"maxFilesPerTrigger": "7"},
+        {"maxBytesPerTrigger": "2048"},
+    ]
+    assert [note.text for note in loaded.notes] == [
+        "cloudFiles.schemaHints is not needed: the schema says which columns there are",
+        f"maxBytesPerTrigger='{10 * 1024**3}' is not used beside maxFilesPerTrigger",
+    ]
+
+
 def test_a_folder_has_the_name_that_no_table_has_and_is_one_source_for_all_who_read_it() -> None:
     loaded = load(
         "CREATE STREAMING TABLE orders AS SELECT * FROM STREAM read_files('s3://b/orders', 'text');"

@@ -131,7 +131,12 @@ def test_properties_that_mean_nothing_are_refused(properties: str, what: str) ->
         ("STREAM read_files(format => 'text')", "read_files: names no folder"),
         (
             "STREAM cloud_files('/d', 'text', map('cloudFiles.includeExistingFiles', 'false'))",
-            "cloudFiles.includeExistingFiles => 'false': a table has all files that are there",
+            "cloudFiles.includeExistingFiles => 'false': a table has the rows of all files that "
+            "are there",
+        ),
+        (
+            "STREAM read_files('/d', 'text', rescuedDataColumn => '_rescued_data')",
+            "rescuedDataColumn => '_rescued_data': text files have no such column here",
         ),
         (
             "STREAM read_files('/d', 'text') JOIN STREAM read_files('/d', 'binaryFile')",

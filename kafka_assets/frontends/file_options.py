@@ -1,0 +1,96 @@
+"""What Auto Loader and `read_files` can be told about files, and what becomes of it here.
+
+Names are compared in small letters and without `cloudFiles.`. Options of Spark's own readers are
+`declarations.files`' to know; how an option is written is each frontend's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from kafka_assets.declarations.files import RESCUED, RESCUES
+
+AUTO_LOADER = "cloudfiles"
+
+_SAID = "the schema says which columns there are"
+NOT_NEEDED: Mapping[str, str] = {
+    "schemalocation": _SAID,
+    "schemahints": _SAID,
+    "infercolumntypes": _SAID,
+    "schemaevolutionmode": f"{_SAID}, and no others are read",
+    "usenotifications": "each run lists the folder",
+    "inferschema": _SAID,
+    "mergeschema": _SAID,
+    "samplingratio": _SAID,
+    "primitivesasstring": _SAID,
+    "prefersdecimal": _SAID,
+}
+"""Options that say how to find files, or how to guess a schema, and why nothing needs them."""
+
+ONLY: Mapping[str, tuple[str, str, str]] = {
+    "includeexistingfiles": (
+        "true",
+        "a table has the rows of all files that are there",
+        "remove it, and filter by _metadata.file_modification_time",
+    ),
+    "allowoverwrites": (
+        "false",
+        "each file is read once",
+        "remove it, and write changed rows into new files",
+    ),
+    "mode": (
+        "permissive",
+        "rows that do not fit are kept",
+        f"remove it, and use an expectation such as {RESCUED} IS NULL",
+    ),
+    "rescueddatacolumn": (
+        RESCUED,
+        f"the column {RESCUED!r} is always there",
+        f"name it {RESCUED!r}",
+    ),
+}
+"""Option -> its one value here, why, and what to do instead of another."""
+
+WITHOUT_COLUMN = "remove it: a file that does not fit stops the run"
+"""What to do instead of naming that column for files that do not have it."""
+
+_LIMITS = ("maxfilespertrigger", "maxbytespertrigger")
+
+
+def bare(name: str) -> str:
+    """An option's name without `cloudFiles.`."""
+    prefix = f"{AUTO_LOADER}."
+    return name[len(prefix) :] if name.lower().startswith(prefix) else name
+
+
+def plain(name: str) -> str:
+    """An option's name in the form by which it is looked up."""
+    return bare(name).lower()
+
+
+def without_column(name: str, format: str) -> str | None:
+    """Why `rescuedDataColumn` means nothing for files of this format; None where it does."""
+    if plain(name) != "rescueddatacolumn" or format in RESCUES:
+        return None
+    return f"{format} files have no such column here"
+
+
+def limit(name: str, value: str) -> tuple[str, str] | None:
+    """Name and value of a limit of batches as Spark has it; None for any other option."""
+    low = plain(name)
+    if low not in _LIMITS:
+        return None
+    found = re.fullmatch(r"(\d+)\s*([kmgt])b?", value.strip().lower())
+    if low == "maxbytespertrigger" and found is not None:
+        value = str(int(found[1]) << 10 * " kmgt".index(found[2]))
+    return low, value
+
+
+def one_limit(options: dict[str, str]) -> str | None:
+    """Leave one limit of batches, as Spark does where Auto Loader takes two; gives a note of it."""
+    by_low = {name.lower(): name for name in options}
+    if not set(_LIMITS) <= by_low.keys():
+        return None
+    value = options.pop(by_low["maxbytespertrigger"])
+    return f"maxBytesPerTrigger={value!r} is not used beside maxFilesPerTrigger"
