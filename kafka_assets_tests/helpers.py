@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
@@ -14,6 +14,9 @@ from rich.console import Console
 from kafka_assets.declarations import Table, Topic
 from kafka_assets.graph import Graph, build_graph
 from kafka_assets.settings import Settings
+
+Send = Callable[..., None]
+"""Sends events to one of two topics: `send("web", ("a", 1))`."""
 
 
 def module_of(*declarations: Topic | Table | Any) -> ModuleType:
@@ -57,3 +60,10 @@ def rendered(renderable: Any) -> str:
     output = console.file
     assert isinstance(output, io.StringIO)
     return output.getvalue()
+
+
+def ids(path: str, column: str = "id") -> list[Any]:
+    """The values of a column of a Delta table, in order."""
+    from deltalake import DeltaTable
+
+    return sorted(DeltaTable(path).to_pyarrow_table().column(column).to_pylist())

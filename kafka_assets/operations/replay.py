@@ -106,7 +106,14 @@ def replay(
         return reduce(_both, parts)
     planned = plan_table(node, session)
     records = _reads_records(node, planned.schema.names)
-    if node.table.kind != "streaming_table" or not (planned.has_source or records):
+    if node.table.kind == "streaming_table" and not (planned.has_source or records):
+        raise OperationRefused(
+            f"the rows of table {node.name!r} do not say which record of a topic each was made "
+            "from, as those of files never do: its dead letters cannot be replayed, and are kept",
+            fix=f"correct the function or the rule of {node.name!r}, then kafka-assets reset "
+            f"{node.name}, which reads and checks all its rows again",
+        )
+    if node.table.kind != "streaming_table":
         raise OperationRefused(
             f"the dead letters of table {node.name!r} are result rows, not records of a topic: "
             "they cannot be replayed",

@@ -173,28 +173,37 @@ class Checkpoint:
                 return dict(first[topic])
         return None
 
-    def files_read(self) -> set[str]:
-        """The files that batches of this checkpoint were made from, as Spark's source wrote them.
+    def files_read(self, after: int | None = None) -> set[str]:
+        """The files that batches of this checkpoint are made from, as Spark's sources wrote them.
+
+        Args:
+            after: Only those of batches after this one, also of one that has not begun yet; -1 for
+                all batches.
 
         Raises:
-            ValueError: The source's log is damaged.
+            ValueError: A source's log is damaged.
         """
+        ends = [] if after is None or after < 0 else self.end_offsets(after)
         found: set[str] = set()
         sources = UPath(self.path) / "sources"
         for folder in sources.iterdir() if sources.exists() else ():
+            number = int(folder.name) if folder.name.isdigit() else len(ends)
+            end = ends[number] if number < len(ends) else None
+            done = int(end["logOffset"]) if isinstance(end, dict) and "logOffset" in end else -1
             for log in folder.iterdir():
-                if log.name.removesuffix(".compact").isdigit():
-                    found |= _paths_in(log)
+                name = log.name.removesuffix(".compact")
+                if name.isdigit() and int(name) > done:
+                    found |= _paths_in(log, done)
         return found
 
 
-def _paths_in(log: UPath) -> set[str]:
+def _paths_in(log: UPath, done: int) -> set[str]:
     lines = log.read_text(encoding="utf-8").splitlines()[1:]
     try:
         entries = [json.loads(line) for line in lines]
     except json.JSONDecodeError as error:
         raise ValueError(f"{log} is damaged: {error.msg}") from None
-    return {unquote(entry["path"]) for entry in entries if "path" in entry}
+    return {unquote(e["path"]) for e in entries if "path" in e and e.get("batchId", 0) > done}
 
 
 def _write_whole(file: UPath, text: str) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from upath import UPath
+
 from kafka_assets.declarations import Flow, Topic
 from kafka_assets.errors import FenceRefused
 from kafka_assets.graph import Files, Node
@@ -79,6 +81,7 @@ def check(node: Node, table: LakeTable, topics: Mapping[str, TopicState]) -> Pos
         state = topics[topic.topic]
         _refuse_lost_offsets(node, state, reached(checkpoint, committed, state))
     _refuse_unknown_batches(node, checkpoint, committed)
+    _refuse_gone_files(node, checkpoint, committed)
     _refuse_restored_table(node, table, checkpoint)
     _refuse_restored_upstream(node, checkpoint)
     letters = LakeTable.open(node.dead_letters_path) if node.may_have_dead_letters else None
@@ -90,6 +93,30 @@ def check(node: Node, table: LakeTable, topics: Mapping[str, TopicState]) -> Pos
         _letters_without_rows(letters, checkpoint, committed),
         letters.transaction(letters_app_id(checkpoint.query_id)),
     )
+
+
+def files_gone(node: Node, checkpoint: Checkpoint, committed: int) -> list[str]:
+    """The files of batches after `committed` that are not there any more.
+
+    Spark notes a file when it lists it, reads it later, and passes over one that went between.
+    """
+    if not any(isinstance(source, Files) for source in node.streams):
+        return []
+    read = checkpoint.files_read(after=committed)
+    return sorted(path for path in read if not UPath(path).exists())
+
+
+def _refuse_gone_files(node: Node, checkpoint: Checkpoint, committed: int) -> None:
+    gone = files_gone(node, checkpoint, committed)
+    if gone:
+        raise FenceRefused(
+            "upstream_files_gone",
+            f"table {node.name!r}: {len(gone)} files were seen by an earlier run and are gone "
+            f"before they were read, such as {gone[0]}; Spark would pass over them. Nothing was "
+            "written",
+            fix=f"put them back and run again; or kafka-assets reset {node.name} (says first "
+            "which rows would be lost)",
+        )
 
 
 def begun(flow: Flow) -> str:

@@ -24,7 +24,8 @@ from kafka_assets.graph import Files, Graph, Node
 from kafka_assets.settings import Settings
 from kafka_assets.sources import files
 from kafka_assets.sources.kafka import KafkaAdmin, TopicState
-from kafka_assets.streaming import collect, places, table_rules, views
+from kafka_assets.streaming import collect, fence, places, table_rules, views
+from kafka_assets.streaming.checkpoint import Checkpoint
 from kafka_assets.streaming.creating import ensure_letters, ensure_table
 from kafka_assets.streaming.lease import lease
 from kafka_assets.streaming.plan import plan_table
@@ -136,12 +137,39 @@ def _run_part(run: Run, topics: Mapping[str, TopicState]) -> dict[str, int]:
     done = UPath(node.checkpoint) / ONCE_DONE
     if node.flow is not None and node.flow.once and done.exists():
         return {}
+    done_before = _batches_done(node)
     with session_conf(run.session, node.table.options.spark_conf):
         query = start_query(lambda: start(run, topics), node)
     await_query(query, node)
+    _require_files(node, done_before)
     if node.flow is not None and node.flow.once:
         done.write_text(run.run_id, encoding="utf-8")
     return state_figures(query)
+
+
+def _batches_done(node: Node) -> int:
+    """The last batch that a table with files as sources has; not asked of others."""
+    if not any(isinstance(source, Files) for source in node.streams):
+        return -1
+    try:
+        query_id = Checkpoint.read(node.checkpoint).query_id
+    except ValueError:
+        # The fence says what is damaged.
+        return -1
+    return -1 if query_id is None else LakeTable.existing(node.path).transaction(query_id)
+
+
+def _require_files(node: Node, done_before: int) -> None:
+    """Say when a file went while the run read: nobody knows whether before it was read or after."""
+    gone = fence.files_gone(node, Checkpoint.read(node.checkpoint), done_before)
+    if gone:
+        raise SourceError(
+            f"table {node.name!r}: {len(gone)} files went while they were read, such as {gone[0]}; "
+            "Spark passes over a file that goes before its batch, so its rows may be missing. All "
+            "others are committed",
+            fix="put them under a new name if the table does not have their rows; keep files "
+            "until the run that reads them has ended",
+        )
 
 
 @contextmanager

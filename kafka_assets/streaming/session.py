@@ -48,6 +48,9 @@ CONF = {
     "spark.sql.streaming.stopActiveRunOnRestart": "false",
     # Each commit reads the table's list of files: one task is enough up to some 100,000 of them.
     "spark.databricks.delta.snapshotPartitions": "1",
+    # Columns would note the line that makes each of them, for messages that are not shown whole:
+    # a quarter of the time that it takes to say what decoding is.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Options named here are not shown in plans and logs; they can hold a broker's password.
     "spark.redaction.regex": "(?i)secret|password|passphrase|token|jaas|access[.]?key|credential",
     "spark.sql.redaction.options.regex": "(?i)url|secret|password|token|jaas|access[.]?key",

@@ -1,11 +1,13 @@
 """Tables of the other kinds, which long rounds run beside `raw`, `clean` and `hourly`.
 
-All of them follow from `clean` in a way that does not depend on how it was cut into runs. What they
-must hold is `kinds_judge`'s, which knows nothing of this module.
+All but one of them follow from `clean`, in a way that does not depend on how it was cut into runs;
+`landed` reads files that appear beside the lake. What they must hold is `kinds_judge`'s, which
+knows nothing of this module.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +25,38 @@ CHAINS = (
     ("named", "states"),
     ("alerts",),
     ("archived",),
+    ("landed",),
 )
 """Tables that a run may take by themselves, each after what it reads."""
 
 KINDS = tuple(table for chain in CHAINS for table in chain)
 
 HORIZON = "30 days"
+LINES = 20
+"""Lines of a file; one of them does not fit the columns."""
 
 
 def prepare(lake: Path) -> None:
-    """Write the table that another team keeps."""
+    """Write the table that another team keeps, and the first file."""
+    put_file(lake, 0)
     numbers = range(1, 11)
     names = {"x": pa.array(numbers, pa.int32()), "label": [f"n{x}" for x in numbers]}
     write_deltalake(str(lake / "silver/names"), pa.table(names))
+
+
+def put_file(lake: Path, number: int) -> None:
+    """Let a file appear whole, as an upload does."""
+    folder = _landing(lake)
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [{"n": number * LINES + line} for line in range(1, LINES)]
+    lines = [*map(json.dumps, rows), json.dumps({"n": f"number {number}"})]
+    draft = folder / f".{number}"
+    draft.write_text("\n".join(lines), encoding="utf-8")
+    draft.rename(folder / f"{number}.json")
+
+
+def _landing(lake: Path) -> Path:
+    return lake.parent / "landing"
 
 
 def declare(clean: Any, topic: str, lake: Path) -> tuple[Any, ...]:
@@ -47,7 +68,8 @@ def declare(clean: Any, topic: str, lake: Path) -> tuple[Any, ...]:
         lake: The lake; the Delta sink lies beside it.
     """
     few = _few()
-    return (few, *_rows(), *_aggregates(), *_changes(clean), *_sinks(topic, lake))
+    made = (*_rows(), *_aggregates(), *_changes(clean), *_sinks(topic, lake))
+    return (few, *made, *_files(lake))
 
 
 def _few() -> Any:
@@ -138,3 +160,14 @@ def _sinks(topic: str, lake: Path) -> tuple[Any, ...]:
         return few.select("id", "x")
 
     return alerts, to_topic, archived, to_archive
+
+
+def _files(lake: Path) -> tuple[Any, ...]:
+    arrived = ka.file_source("arrived", str(_landing(lake)), format="json", schema="n BIGINT")
+
+    @ka.streaming_table(layer="bronze")
+    @ka.expect_or_drop("fits", "_rescued_data IS NULL")
+    def landed(arrived: Any) -> Any:
+        return arrived
+
+    return arrived, landed

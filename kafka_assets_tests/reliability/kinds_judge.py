@@ -1,7 +1,7 @@
 """What the tables of the other kinds must hold, given silver `clean`; without Spark or the product.
 
 Silver is compared with the ledger by `judge`; here everything that is made of silver is compared
-with silver.
+with silver, and what is made of files with the files.
 """
 
 from __future__ import annotations
@@ -54,6 +54,8 @@ def kinds_wrong(lake: Path, clean: pa.Table, tables: Collection[str]) -> tuple[s
             wrong += _differences(table, _read(lake / table, columns), Counter(rows))
     if "feed" in tables:
         wrong += _feed_wrong(lake, dict(newest))
+    if "landed" in tables:
+        wrong += _landed_wrong(lake)
     return tuple(wrong)
 
 
@@ -96,6 +98,20 @@ def _feed_wrong(lake: Path, newest: dict[Any, Any]) -> list[str]:
     wrong = [f"gold/feed has {row} {n} times" for row, n in told.items() if n > 1]
     differing = sorted(x for x in newest.keys() | last.keys() if newest.get(x) != last.get(x))
     return wrong + [f"gold/feed ends at {last.get(x)} for x={x}" for x in differing]
+
+
+def _landed_wrong(lake: Path) -> list[str]:
+    """Each line of each file is a row, or a dead letter where its number is none."""
+    files = sorted((lake.parent / "landing").glob("*.json"))
+    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    numbers = [json.loads(line)["n"] for line in lines]
+    rows = Counter((n,) for n in numbers if isinstance(n, int))
+    bad = Counter(line for line, n in zip(lines, numbers, strict=True) if not isinstance(n, int))
+    letters = [json.loads(row) for (row,) in _read(lake / "dlq/landed", ("row",))]
+    return [
+        *_differences("bronze/landed", _read(lake / "bronze/landed", ("n",)), rows),
+        *_differences("dlq/landed", [letter["_rescued_data"] for letter in letters], bad),
+    ]
 
 
 def _differences(table: str, have: list[Any], want: Counter[Any]) -> list[str]:

@@ -76,9 +76,13 @@ FULL = Amounts(
 
 @dataclass(frozen=True)
 class Result:
-    """What a round did and saw; `planned` is how many strokes it was to deal."""
+    """What a round did and saw; `planned` is how many strokes it was to deal, and `limit` how long.
+
+    The limit is in minutes, and does not count what comes before the strokes and after.
+    """
 
     amounts: Amounts
+    limit: float
     planned: int
     done: Counter[str]
     seen: Mapping[str, Counter[str]]
@@ -90,8 +94,9 @@ class Result:
     @property
     def command(self) -> str:
         """The command that runs such a round."""
-        full = self.amounts == FULL
-        return "make soak" if full else f"make soak KILLS={self.amounts.random}"
+        kills = "" if self.amounts == FULL else f" KILLS={self.amounts.random}"
+        cut = sum(self.done.values()) < self.planned
+        return f"make soak{kills}{f' MINUTES={self.limit:.0f}' if cut else ''}"
 
 
 def write_table(result: Result) -> None:

@@ -14,7 +14,7 @@ from typing import Self
 from kafka_assets_tests.helpers import create_topic
 from kafka_assets_tests.reliability.judge import Verdict, judge
 from kafka_assets_tests.reliability.killer import RUN, Kill, kill_after, kill_at
-from kafka_assets_tests.reliability.kinds import prepare
+from kafka_assets_tests.reliability.kinds import prepare, put_file
 from kafka_assets_tests.reliability.ledger import Ledger
 from kafka_assets_tests.reliability.windows import CHECKPOINT
 from kafka_assets_tests.reliability.workers import GROUP, PYTHON, Crew, Setup, Worker
@@ -34,7 +34,7 @@ class Siege:
         topic: A topic's name that is not in use; it is created.
         jvm: Options of the workers' JVM, from `make_archive`.
         setup: How workers are started otherwise.
-        events: Events that are sent before each strike.
+        events: Events that are sent before each strike; a file comes with them.
     """
 
     def __init__(
@@ -53,6 +53,7 @@ class Siege:
         self.lake = folder / "lake"
         prepare(self.lake)
         self.events = events
+        self._files = 1
         self.ledger = Ledger(bootstrap, topic, SEED)
         self.kills: list[Kill] = []
         self.failures: list[str] = []
@@ -79,7 +80,7 @@ class Siege:
         self, window: str, table: str, part: str = GROUP, tables: Sequence[str] = RUN
     ) -> Kill:
         """Send events, start a run, and kill it at a window."""
-        self.ledger.send(self.events)
+        self._send()
         if window == CHECKPOINT:
             self.worker.do("set bronze/raw delta.checkpointInterval 1")
         kill = kill_at(self.worker, window, table, part=part, tables=tables)
@@ -90,7 +91,7 @@ class Siege:
 
         As judged by the last run to the end: how long one takes is the machine's business.
         """
-        self.ledger.send(self.events)
+        self._send()
         seconds = share * len(tables) * self._seconds_a_table
         kill = kill_after(self.worker, seconds, part=part, tables=tables)
         return self._struck(kill)
@@ -122,7 +123,7 @@ class Siege:
     def double_start(self) -> list[str]:
         """Send events, start a run in two workers at once, and return what they say."""
         first, second = self.worker, self._crew.take()
-        self.ledger.send(self.events)
+        self._send()
         for worker in (first, second):
             worker.tell("run")
         answers = [worker.answer() or "no answer" for worker in (first, second)]
@@ -133,6 +134,12 @@ class Siege:
     def glance(self) -> Verdict:
         """Compare the tables as they are; what waits in the topic shows as lost."""
         return judge(self.lake, self.ledger, whole=False)
+
+    def _send(self) -> None:
+        """Send events, and let a file appear."""
+        self.ledger.send(self.events)
+        put_file(self.lake, self._files)
+        self._files += 1
 
     def _struck(self, kill: Kill) -> Kill:
         self.kills.append(kill)

@@ -199,7 +199,7 @@ def main() -> None:
     minutes = (time.monotonic() - begin) / 60
     print(f"{verdict}; {len(siege.failures)} runs failed and were tried again; {minutes:.0f} min")
     seen = (soak.done, soak.seen, verdict, siege.ledger, reader.versions, minutes)
-    write_table(Result(amounts, soak.planned, *seen))
+    write_table(Result(amounts, arguments.minutes, soak.planned, *seen))
     shutil.rmtree(folder)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from kafka_assets_tests.reliability.judge import Verdict, judge
+from kafka_assets_tests.reliability.kinds import LINES, put_file
+from kafka_assets_tests.reliability.kinds_judge import kinds_wrong
 from kafka_assets_tests.reliability.ledger import ABORTED, ACKNOWLEDGED, Ledger, event
 from kafka_assets_tests.reliability.reader import Reader
 
@@ -127,3 +130,23 @@ def test_the_reader_takes_a_prefix_of_each_partition_for_whole(tables: Tables) -
     assert not reader.torn
     reader.look(1, ids[ids != tables.kept[3]])
     assert len(reader.torn) == 1
+
+
+def test_lines_of_files_that_are_missing_or_there_twice_are_found(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    put_file(lake, 0)
+    bad = (tmp_path / "landing/0.json").read_text().splitlines()[-1]
+    letters = pa.table({"row": [f'{{"_rescued_data": {json.dumps(bad)}}}']})
+    silver = pa.table({"id": [1], "x": [1], "hour": [datetime(2026, 11, 20, tzinfo=UTC)]})
+
+    def found(numbers: list[int]) -> tuple[str, ...]:
+        write_deltalake(str(lake / "bronze/landed"), pa.table({"n": numbers}), mode="overwrite")
+        return kinds_wrong(lake, silver, ("landed",))
+
+    write_deltalake(str(lake / "dlq/landed"), letters)
+    all_lines = list(range(1, LINES))
+    assert found(all_lines) == ()
+    assert found(all_lines[1:]) == ("bronze/landed lacks (1,)",)
+    assert found([*all_lines, 7]) == ("bronze/landed has (7,) too often",)
+    write_deltalake(str(lake / "dlq/landed"), letters, mode="append")
+    assert found(all_lines) == (f"dlq/landed has {bad} too often",)

@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import functions as F
 
 import kafka_assets as ka
-from kafka_assets.errors import FenceRefused, OperationRefused, RunFailed, SourceError
+from kafka_assets.errors import (
+    ExpectationFailed,
+    FenceRefused,
+    OperationRefused,
+    RunFailed,
+    SourceError,
+)
 from kafka_assets.graph import Graph
+from kafka_assets.operations import letters
+from kafka_assets.operations.letters import Filter
+from kafka_assets.operations.replay import replay
 from kafka_assets.operations.reset import reset
 from kafka_assets.settings import Settings
+from kafka_assets.streaming.checkpoint import Checkpoint
 from kafka_assets.streaming.run import run_graph, run_table
 from kafka_assets_tests.helpers import graph_of
 
@@ -96,6 +107,110 @@ def test_a_file_that_is_older_than_those_read_before_is_read_too(
     os.utime(old, (0, 1_500_000_000))
     run_table(graph.tables["raw"], spark, settings)
     assert rows(graph.tables["raw"].path, "id") == [("new",), ("old",)]
+
+
+def test_a_file_that_goes_before_its_batch_was_written_stops_the_table_and_is_named(
+    spark: SparkSession, settings: Settings, landing: Path
+) -> None:
+    def checked(rule: str) -> Graph:
+        arrived = ka.file_source("arrived", str(landing), format="json", schema=COLUMNS)
+
+        @ka.streaming_table(layer="bronze")
+        @ka.expect_or_fail("fine", rule)
+        def raw(arrived: Any) -> Any:
+            return arrived
+
+        return graph_of(settings, arrived, raw)
+
+    gone = put(landing, "1.json", '{"id": "a", "x": -1}')
+    put(landing, "2.json", '{"id": "b", "x": 1}')
+    with pytest.raises(ExpectationFailed):
+        run_graph(checked("x > 0"), spark, settings)
+    gone.unlink()
+    graph = checked("true")
+    with pytest.raises(FenceRefused, match=r"gone.*1\.json") as refused:
+        run_graph(graph, spark, settings)
+    assert refused.value.state == "upstream_files_gone"
+    assert rows(graph.tables["raw"].path, "id") == []
+    reset(graph, "raw", settings)
+    run_graph(graph, spark, settings)
+    assert rows(graph.tables["raw"].path, "id") == [("b",)]
+
+
+def test_a_file_that_goes_while_the_run_reads_is_named_and_the_next_run_goes_on(
+    spark: SparkSession, settings: Settings, landing: Path
+) -> None:
+    arrived = ka.file_source(
+        "arrived",
+        str(landing),
+        format="json",
+        schema=COLUMNS,
+        options={"maxFilesPerTrigger": 1},
+    )
+    second = put(landing, "2.json", '{"id": "b", "x": 1}')
+    os.utime(second, (2_000_000_000, 2_000_000_000))
+    put(landing, "1.json", '{"id": "a", "x": 1}')
+
+    begun = Path(settings.lake) / "_checkpoints/bronze/raw/offsets/0"
+
+    def fine() -> Any:
+        if begun.exists():
+            # All files have been listed, and one of them is read in this batch.
+            second.unlink(missing_ok=True)
+        return F.col("x") > 0
+
+    @ka.streaming_table(layer="bronze")
+    @ka.expect_or_drop("fine", fine)
+    def raw(arrived: Any) -> Any:
+        return arrived
+
+    node = graph_of(settings, arrived, raw).tables["raw"]
+    with pytest.raises(SourceError, match=r"1 files went while they were read.*2\.json"):
+        run_table(node, spark, settings)
+    put(landing, "3.json", '{"id": "c", "x": 1}')
+    run_table(node, spark, settings)
+    assert rows(node.path, "id") == [("a",), ("c",)]
+
+
+def test_dead_letters_of_files_are_shown_and_discarded_and_not_tried_again(
+    spark: SparkSession, settings: Settings, landing: Path
+) -> None:
+    graph = orders(settings, landing)
+    put(landing, "1.json", '{"id": "a", "x": 1}', "no json")
+    run_graph(graph, spark, settings)
+    clean = graph.tables["clean"]
+    (letter,) = letters.find(clean)
+    assert json.loads(letter.values["row"])["_rescued_data"] == "no json"
+    with pytest.raises(OperationRefused, match=r"as those of files never do.*are kept"):
+        replay(clean, spark, settings, by="me")
+    assert rows(clean.path, "id") == [("a",)]
+    assert letters.discard(clean, settings, Filter(), reason="no order", by="me") == 1
+    assert letters.find(clean) == []
+
+
+def test_the_files_that_were_read_are_known_also_when_spark_has_put_its_logs_together(
+    spark: SparkSession, settings: Settings, landing: Path
+) -> None:
+    interval = "spark.sql.streaming.fileSource.log.compactInterval"
+    node = orders(settings, landing).tables["raw"]
+    # Sources read it from the session itself, and not from what a table sets.
+    spark.conf.set(interval, "2")
+    try:
+        for name in ("1.json", "2.json", "3.json"):
+            put(landing, name, '{"id": "a", "x": 1}')
+            run_table(node, spark, settings)
+    finally:
+        spark.conf.unset(interval)
+    assert list(Path(node.checkpoint).glob("sources/0/*.compact"))
+    checkpoint = Checkpoint.read(node.checkpoint)
+    after = {n: {Path(path).name for path in checkpoint.files_read(after=n)} for n in (-1, 0, 1, 2)}
+    assert after == {
+        -1: {"1.json", "2.json", "3.json"},
+        0: {"2.json", "3.json"},
+        1: {"3.json"},
+        2: set(),
+    }
+    assert checkpoint.files_read() == checkpoint.files_read(after=-1)
 
 
 def test_a_batch_of_files_that_was_written_is_not_written_again(
