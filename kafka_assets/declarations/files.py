@@ -87,8 +87,8 @@ def file_source(
     """Declare a folder in which files appear.
 
     A table that reads it gets the rows of each file once. A file that is overwritten under its own
-    name is not read again. One that goes before it was read, or while the run reads, is named by an
-    error: Spark alone would pass over it.
+    name is not read again. One that goes before it was read, or while the run reads, is named by
+    an error: Spark alone would pass over it.
 
     Args:
         name: Its name in the graph, by which functions have it as a parameter.
