@@ -12,10 +12,11 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from kafka_assets_tests.reliability.judge import Verdict, judge
-from kafka_assets_tests.reliability.kinds import LINES, put_file
+from kafka_assets_tests.reliability.kinds import KINDS, LINES, put_file
 from kafka_assets_tests.reliability.kinds_judge import kinds_wrong
 from kafka_assets_tests.reliability.ledger import ABORTED, ACKNOWLEDGED, Ledger, event
 from kafka_assets_tests.reliability.reader import Reader
+from kafka_assets_tests.reliability.windows import LAYERS
 
 SIZE = 100
 QUERY = "q"
@@ -150,3 +151,7 @@ def test_lines_of_files_that_are_missing_or_there_twice_are_found(tmp_path: Path
     assert found([*all_lines, 7]) == ("bronze/landed has (7,) too often",)
     write_deltalake(str(lake / "dlq/landed"), letters, mode="append")
     assert found(all_lines) == (f"dlq/landed has {bad} too often",)
+
+
+def test_every_table_that_the_soak_kills_has_files_that_are_watched() -> None:
+    assert set(KINDS) <= LAYERS.keys()

@@ -56,6 +56,7 @@ LAYERS = {
     "feed": "gold",
     "alerts": "_sinks",
     "archived": "..",
+    "landed": "bronze",
 }
 FLOWS = {"copied": "odd", "latest": "latest", "states": "states"}
 """The last flow of a table that flows feed: its checkpoint is looked at."""
