@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from kafka_assets.declarations.files import RESCUED, RESCUES
 
 AUTO_LOADER = "cloudfiles"
 
 _SAID = "the schema says which columns there are"
-NOT_NEEDED: Mapping[str, str] = {
+_NOT_NEEDED: Mapping[str, str] = {
     "schemalocation": _SAID,
     "schemahints": _SAID,
     "infercolumntypes": _SAID,
@@ -28,7 +29,7 @@ NOT_NEEDED: Mapping[str, str] = {
 }
 """Options that say how to find files, or how to guess a schema, and why nothing needs them."""
 
-ONLY: Mapping[str, tuple[str, str, str]] = {
+_ONLY: Mapping[str, tuple[str, str, str]] = {
     "includeexistingfiles": (
         "true",
         "a table has the rows of all files that are there",
@@ -52,10 +53,38 @@ ONLY: Mapping[str, tuple[str, str, str]] = {
 }
 """Option -> its one value here, why, and what to do instead of another."""
 
-WITHOUT_COLUMN = "remove it: a file that does not fit stops the run"
-"""What to do instead of naming that column for files that do not have it."""
-
 _LIMITS = ("maxfilespertrigger", "maxbytespertrigger")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What becomes of one option; one of the three is given.
+
+    Attributes:
+        kept: Name and value as Spark's reader has them.
+        why: Why nothing needs it here.
+        refused: What is wrong with its value, and what to do.
+    """
+
+    kept: tuple[str, str] | None = None
+    why: str | None = None
+    refused: tuple[str, str] | None = None
+
+
+def answer(name: str, value: str, format: str) -> Answer:
+    """What becomes of an option of files of this format; Spark's own readers' are kept."""
+    low = plain(name)
+    if low in _NOT_NEEDED:
+        return Answer(why=_NOT_NEEDED[low])
+    if low not in _ONLY:
+        return Answer(kept=_limit(low, value) or (bare(name), value))
+    only, why, fix = _ONLY[low]
+    if low == "rescueddatacolumn" and format.lower() not in RESCUES:
+        nothing = f"{format} files have no such column here"
+        return Answer(refused=(nothing, "remove it: a file that does not fit stops the run"))
+    if value.lower() != only:
+        return Answer(refused=(why, fix))
+    return Answer(why=why)
 
 
 def bare(name: str) -> str:
@@ -69,16 +98,8 @@ def plain(name: str) -> str:
     return bare(name).lower()
 
 
-def without_column(name: str, format: str) -> str | None:
-    """Why `rescuedDataColumn` means nothing for files of this format; None where it does."""
-    if plain(name) != "rescueddatacolumn" or format in RESCUES:
-        return None
-    return f"{format} files have no such column here"
-
-
-def limit(name: str, value: str) -> tuple[str, str] | None:
+def _limit(low: str, value: str) -> tuple[str, str] | None:
     """Name and value of a limit of batches as Spark has it; None for any other option."""
-    low = plain(name)
     if low not in _LIMITS:
         return None
     found = re.fullmatch(r"(\d+)\s*([kmgt])b?", value.strip().lower())

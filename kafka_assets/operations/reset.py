@@ -20,6 +20,7 @@ from kafka_assets.graph import Files, Graph, Node
 from kafka_assets.operations import audit
 from kafka_assets.operations.letters import table_of
 from kafka_assets.settings import Settings
+from kafka_assets.sources import files
 from kafka_assets.sources.kafka import KafkaAdmin, TopicState
 from kafka_assets.streaming.checkpoint import Checkpoint
 from kafka_assets.streaming.lease import lease
@@ -219,7 +220,7 @@ def _loss_of_files(node: Node) -> Loss | None:
     for part in node.parts:
         if any(isinstance(source, Files) for source in part.streams):
             read |= Checkpoint.read(part.checkpoint).files_read()
-    gone = sorted(path for path in read if not UPath(path).exists())
+    gone = files.gone(read)
     if not gone:
         return None
     return Loss(node.name, None, f"{len(gone)} of {len(read)} files are gone, such as {gone[0]}")

@@ -7,6 +7,8 @@ mean is the reading table's.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -101,6 +103,18 @@ def require(source: Files, table: str) -> None:
             "such folder; nothing was read",
             fix="create it, or correct path=",
         )
+
+
+def gone(paths: Iterable[str]) -> list[str]:
+    """Those of these files that are not there any more, in order.
+
+    Each is asked for by itself, as they may lie in folders without end; so many at a time, as an
+    object store takes its time for each.
+    """
+    asked = sorted(paths)
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        there = list(pool.map(lambda path: bool(UPath(path).exists()), asked))
+    return [path for path, is_there in zip(asked, there, strict=True) if not is_there]
 
 
 def state_of(source: Files) -> FolderState:

@@ -203,7 +203,9 @@ def _paths_in(log: UPath, done: int) -> set[str]:
         entries = [json.loads(line) for line in lines]
     except json.JSONDecodeError as error:
         raise ValueError(f"{log} is damaged: {error.msg}") from None
-    return {unquote(e["path"]) for e in entries if "path" in e and e.get("batchId", 0) > done}
+    # A topic may be named "path": then it is one of Kafka's sources, whose partitions these are.
+    read = [e for e in entries if isinstance(e.get("path"), str)]
+    return {unquote(e["path"]) for e in read if e.get("batchId", 0) > done}
 
 
 def _write_whole(file: UPath, text: str) -> None:

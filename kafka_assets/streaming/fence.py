@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from upath import UPath
-
 from kafka_assets.declarations import Flow, Topic
 from kafka_assets.errors import FenceRefused
 from kafka_assets.graph import Files, Node
+from kafka_assets.sources import files
 from kafka_assets.sources.kafka import TopicState
 from kafka_assets.streaming.checkpoint import Checkpoint
 from kafka_assets.streaming.dead_letters import letters_app_id
@@ -102,8 +101,7 @@ def files_gone(node: Node, checkpoint: Checkpoint, committed: int) -> list[str]:
     """
     if not any(isinstance(source, Files) for source in node.streams):
         return []
-    read = checkpoint.files_read(after=committed)
-    return sorted(path for path in read if not UPath(path).exists())
+    return files.gone(checkpoint.files_read(after=committed))
 
 
 def _refuse_gone_files(node: Node, checkpoint: Checkpoint, committed: int) -> None:

@@ -46,7 +46,7 @@ CONF = {
     "spark.sql.streaming.numRecentProgressUpdates": "1000",
     "spark.sql.streaming.stopTimeout": "60000",
     "spark.sql.streaming.stopActiveRunOnRestart": "false",
-    # Each commit reads the table's list of files: one task is enough up to some 100,000 of them.
+    # Each commit reads the table's list of files: one task, where Delta would start fifty.
     "spark.databricks.delta.snapshotPartitions": "1",
     # Columns would note the line that makes each of them, for messages that are not shown whole:
     # a quarter of the time that it takes to say what decoding is.

@@ -3,8 +3,8 @@
 Both run in one Spark session, in turn, so that a slow moment of the machine meets both. (a) is what
 one writes by hand: Kafka, `from_json`, one Delta table; it checks nothing, and a bad event becomes
 a row of nulls. (b) is a bronze table and a silver one with strict decoding, three expectations and
-dead letters. The ratio is the time of (b) over that of (a), as the median of the rounds. Rounds
-that warm up are not counted: the JVM compiles what (b) does, which is more, for two of them.
+dead letters. The ratio is the time of (b) over that of (a), as the median of the rounds. The
+first rounds are not counted: the JVM still compiles what it runs, and (b) gives it more to compile.
 """
 
 from __future__ import annotations

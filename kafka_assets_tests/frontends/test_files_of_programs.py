@@ -240,10 +240,11 @@ def test_what_a_reader_of_files_says_and_cannot_be_kept_is_refused_with_its_line
 
 
 def test_every_option_that_cannot_be_kept_is_named_at_once(tmp_path: Path) -> None:
-    reader = f'{JSON}.options(header=True, mutiLine=True).load("/in")'
+    reader = f'{JSON}.options(header=True, mutiLine=True).option("format", "csv").load("/in")'
     assert refused(tmp_path, program(reader)) == [
         "program.py:4: the option header='true' cannot be set",
         "program.py:4: the option mutiLine='true' cannot be set",
+        "program.py:4: the option format='csv' cannot be set",
     ]
 
 

@@ -213,6 +213,14 @@ def test_the_files_that_were_read_are_known_also_when_spark_has_put_its_logs_tog
     assert checkpoint.files_read() == checkpoint.files_read(after=-1)
 
 
+def test_a_topic_with_the_name_of_a_logs_field_is_no_file(tmp_path: Path) -> None:
+    source = tmp_path / "sources/0"
+    source.mkdir(parents=True)
+    (source / "0").write_text('v1\n{"path":{"0":0}}')
+    (tmp_path / "metadata").write_text('{"id":"q"}')
+    assert Checkpoint.read(str(tmp_path)).files_read() == set()
+
+
 def test_a_batch_of_files_that_was_written_is_not_written_again(
     spark: SparkSession, settings: Settings, landing: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,20 @@ def test_a_second_run_without_new_data_changes_nothing(pipeline: Pipeline) -> No
     assert [r.batches for r in second.values()] == [0, 0, 0, 0]
     assert [r.data_version for r in second.values()] == [r.data_version for r in first.values()]
     assert [r.version_to for r in second.values()] == [r.version_to for r in first.values()]
+
+
+@pytest.mark.skipif("KAFKA_ASSETS_SPARK__REMOTE" in os.environ, reason="the JVM is elsewhere")
+def test_no_code_is_compiled_anew_for_a_batch_like_those_before(
+    pipeline: Pipeline, spark: SparkSession
+) -> None:
+    metrics: Any = spark._jvm.org.apache.spark.metrics.source.CodegenMetrics  # type: ignore[union-attr]
+    compiled = []
+    for _ in range(4):
+        pipeline.produce(event("a", 1), event("b", -1), b"garbage")
+        for name in ("raw", "clean"):
+            run_table(pipeline.graph.tables[name], spark, pipeline.settings)
+        compiled.append(metrics.METRIC_COMPILATION_TIME().getCount())
+    assert compiled[-1] == compiled[-2]
 
 
 def test_rules_report_how_many_rows_broke_them_and_the_first(pipeline: Pipeline) -> None:

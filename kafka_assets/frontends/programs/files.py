@@ -23,6 +23,9 @@ from kafka_assets.schemas import FILES, from_ddl, to_ddl
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+_FORMAT = f"{file_options.AUTO_LOADER}.format"
+"""Not an option of the files' reader: it says which one reads them."""
+
 
 def files(registry: Registry, asked: Asked) -> Source | None:
     """The folder of a reader of files; None when it was refused."""
@@ -86,7 +89,7 @@ class _Files:
         named, what = self._asked.format, "the format of the files"
         if named.lower() == file_options.AUTO_LOADER:
             given = {name.lower(): value for name, value in self._asked.options.items()}
-            named = given.get(f"{file_options.AUTO_LOADER}.format", "")
+            named = given.get(_FORMAT, "")
         if refuse_unknown(self._registry, what, named, self._asked.place):
             return None
         found = {known.lower(): known for known in FORMATS}.get(named.lower())
@@ -103,16 +106,20 @@ class _Files:
         """The options that are kept; all others are noted or refused."""
         kept: dict[str, str] = {}
         for name, value in self._asked.options.items():
-            low = file_options.plain(name)
-            if low in file_options.NOT_NEEDED:
-                self._note(name, value, file_options.NOT_NEEDED[low])
-            elif low in file_options.ONLY:
-                self._only(name, value, format)
-            elif low != "format":
-                kept |= self._kept(name, value, format)
-        note = file_options.one_limit(kept)
-        if note is not None:
-            self._registry.note(note, self._asked.place)
+            if name.lower() == _FORMAT:
+                continue
+            answer = file_options.answer(name, value, format)
+            if answer.kept is not None:
+                kept |= self._kept(*answer.kept, format)
+            elif answer.refused is not None:
+                what, fix = answer.refused
+                self._refuse(f"{name}={value!r}: {what}", fix)
+            else:
+                note = f"{name}={value!r} is not needed here: {answer.why}"
+                self._registry.note(note, self._asked.place)
+        unused = file_options.one_limit(kept)
+        if unused is not None:
+            self._registry.note(unused, self._asked.place)
         return kept
 
     def schema(self, format: str, path: str) -> str | None:
@@ -167,7 +174,6 @@ class _Files:
         return ddl
 
     def _kept(self, name: str, value: str, format: str) -> dict[str, str]:
-        option, value = file_options.limit(name, value) or (name, value)
         if refuse_unknown(self._registry, name, value, self._asked.place):
             self.refused = True
             return {}
@@ -179,25 +185,12 @@ class _Files:
                     "files",
                     format=format,
                     schema=None if format in FIXED else "id INT",
-                    options={option: value},
+                    options={name: value},
                 )
         except DeclarationError as error:
             self._refuse(error.what.partition("): ")[2], error.fix or "remove it")
             return {}
         return dict(made.options)
-
-    def _only(self, name: str, value: str, format: str) -> None:
-        only, why, fix = file_options.ONLY[file_options.plain(name)]
-        nothing = file_options.without_column(name, format)
-        if nothing is not None:
-            self._refuse(f"{name}={value!r}: {nothing}", file_options.WITHOUT_COLUMN)
-        elif value.lower() == only:
-            self._note(name, value, why)
-        else:
-            self._refuse(f"{name}={value!r}: {why}", fix)
-
-    def _note(self, name: str, value: str, why: str) -> None:
-        self._registry.note(f"{name}={value!r} is not needed here: {why}", self._asked.place)
 
     def _refuse(self, what: str, fix: str) -> None:
         self.refused = True

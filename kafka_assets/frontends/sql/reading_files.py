@@ -5,7 +5,7 @@ They become the arguments of `file_source`, which knows formats and options.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -62,7 +62,7 @@ def files_read(source: Source, subject: str, call: exp.Expr, name: str, offset: 
     if not path:
         raise refused("names no folder", f"write {name}('/folder', format => 'json', ...)")
     format, schema = given.pop("format", ("", "parquet"))[1], given.pop("schema", None)
-    options, notes = _options(given, format, refused)
+    options, notes = _options(given.values(), format, refused)
     return FilesRead(
         path=path,
         format=format,
@@ -73,23 +73,19 @@ def files_read(source: Source, subject: str, call: exp.Expr, name: str, offset: 
     )
 
 
-def _options(given: Mapping[str, tuple[str, str]], format: str, refused: Refused) -> Options:
+def _options(given: Iterable[tuple[str, str]], format: str, refused: Refused) -> Options:
     """The options that are kept, and notes of those that are not needed."""
     notes: list[str] = []
     options: dict[str, str] = {}
-    for low, (key, value) in given.items():
-        if low in file_options.NOT_NEEDED:
-            notes.append(f"{key} is not needed: {file_options.NOT_NEEDED[low]}")
-        elif low in file_options.ONLY:
-            only, why, fix = file_options.ONLY[low]
-            nothing = file_options.without_column(key, format.lower())
-            if nothing is not None:
-                raise refused(f"{key} => '{value}': {nothing}", file_options.WITHOUT_COLUMN)
-            if value.lower() != only:
-                raise refused(f"{key} => '{value}': {why}", fix)
+    for key, value in given:
+        answer = file_options.answer(key, value, format)
+        if answer.kept is not None:
+            options |= [answer.kept]
+        elif answer.refused is not None:
+            what, fix = answer.refused
+            raise refused(f"{key} => '{value}': {what}", fix)
         else:
-            option, kept = file_options.limit(key, value) or (file_options.bare(key), value)
-            options[option] = kept
+            notes.append(f"{key} is not needed: {answer.why}")
     note = file_options.one_limit(options)
     if note is not None:
         notes.append(note)

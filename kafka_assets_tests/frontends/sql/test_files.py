@@ -63,6 +63,7 @@ def test_sizes_and_hints_of_auto_loader_are_understood_as_in_programs() -> None:
     ]
     assert [note.text for note in loaded.notes] == [
         "cloudFiles.schemaHints is not needed: the schema says which columns there are",
+        "mode is not needed: rows that do not fit are kept",
         f"maxBytesPerTrigger='{10 * 1024**3}' is not used beside maxFilesPerTrigger",
     ]
 
