@@ -42,8 +42,8 @@ check-plan:
 verify: setup ## the long rest: reliability, conformance, browser; ARGS="-k name"
 	@$(PY) -m pytest -m "verify or browser" $(ARGS)
 
-soak: setup ## kill runs for about three hours and write docs/reliability.md; KILLS=5 for a short round
-	@$(PY) -m kafka_assets_tests.reliability.soak $(if $(KILLS),--kills $(KILLS)) $(if $(MINUTES),--minutes $(MINUTES))
+soak: setup ## kill runs for three hours, then write docs/reliability.md; KILLS=5 is short; MINUTES= FOLDER= in goes
+	@$(PY) -m kafka_assets_tests.reliability.soak $(if $(KILLS),--kills $(KILLS)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FOLDER),--folder $(FOLDER))
 
 audit: setup ## look for known vulnerabilities in the pinned packages; needs PyPI's JSON interface
 	@test -x .venv/audit/bin/pip-audit || { $(PY) -m venv .venv/audit && .venv/audit/bin/pip install -q pip-audit==$(PIP_AUDIT); }

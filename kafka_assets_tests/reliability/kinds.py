@@ -55,6 +55,11 @@ def put_file(lake: Path, number: int) -> None:
     draft.rename(folder / f"{number}.json")
 
 
+def files_put(lake: Path) -> int:
+    """How many files have appeared."""
+    return len(list(_landing(lake).glob("*.json")))
+
+
 def _landing(lake: Path) -> Path:
     return lake.parent / "landing"
 

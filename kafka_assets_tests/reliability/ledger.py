@@ -88,6 +88,15 @@ class Ledger:
             "log_level": 0,
         }
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a round that goes on later needs: all but the client and the lock."""
+        return {n: v for n, v in vars(self).items() if n not in ("_lock", "_producer")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._lock = threading.Lock()
+        self._producer = Producer(self._config())
+
     @property
     def sent(self) -> int:
         """Events handed to the client so far; their numbers are 0 up to this."""

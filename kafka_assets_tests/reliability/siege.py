@@ -14,7 +14,7 @@ from typing import Self
 from kafka_assets_tests.helpers import create_topic
 from kafka_assets_tests.reliability.judge import Verdict, judge
 from kafka_assets_tests.reliability.killer import RUN, Kill, kill_after, kill_at
-from kafka_assets_tests.reliability.kinds import prepare, put_file
+from kafka_assets_tests.reliability.kinds import files_put, prepare, put_file
 from kafka_assets_tests.reliability.ledger import Ledger
 from kafka_assets_tests.reliability.windows import CHECKPOINT
 from kafka_assets_tests.reliability.workers import GROUP, PYTHON, Crew, Setup, Worker
@@ -32,6 +32,7 @@ class Siege:
         folder: A folder of its own.
         bootstrap: The broker.
         topic: A topic's name that is not in use; it is created.
+        ledger: What was sent to that topic, if an earlier siege of this folder has to go on.
         jvm: Options of the workers' JVM, from `make_archive`.
         setup: How workers are started otherwise.
         events: Events that are sent before each strike; a file comes with them.
@@ -43,18 +44,19 @@ class Siege:
         bootstrap: str,
         topic: str,
         *,
+        ledger: Ledger | None = None,
         jvm: tuple[str, ...] = (),
         without: tuple[str, ...] = (),
         most_offsets: int = 1_000_000,
         events: int = 200,
     ) -> None:
-        create_topic(bootstrap, topic, 2)
-        create_topic(bootstrap, f"{topic}-alerts")
         self.lake = folder / "lake"
-        prepare(self.lake)
+        if ledger is None:
+            create_topic(bootstrap, topic, 2)
+            create_topic(bootstrap, f"{topic}-alerts")
+            prepare(self.lake)
         self.events = events
-        self._files = 1
-        self.ledger = Ledger(bootstrap, topic, SEED)
+        self.ledger = ledger or Ledger(bootstrap, topic, SEED)
         self.kills: list[Kill] = []
         self.failures: list[str] = []
         setup = Setup(self.lake, bootstrap, topic, most_offsets, without)
@@ -138,8 +140,7 @@ class Siege:
     def _send(self) -> None:
         """Send events, and let a file appear."""
         self.ledger.send(self.events)
-        put_file(self.lake, self._files)
-        self._files += 1
+        put_file(self.lake, files_put(self.lake))
 
     def _struck(self, kill: Kill) -> Kill:
         self.kills.append(kill)

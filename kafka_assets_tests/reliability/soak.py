@@ -2,7 +2,8 @@
 
 `python -m kafka_assets_tests.reliability.soak --kills 5` is a short round. What is done is decided
 by the seed; what is hit is decided by the machine, and reported as it was seen. A fault that the
-judge finds ends the round at once, and the lake is kept.
+judge finds ends the round at once, and the lake is kept. With `--folder`, a round that its time
+limit ended goes on when the same command is given again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from kafka_assets_tests.reliability.judge import Verdict
 from kafka_assets_tests.reliability.killer import tables_of
 from kafka_assets_tests.reliability.kinds import CHAINS, KINDS
 from kafka_assets_tests.reliability.reader import Reader
-from kafka_assets_tests.reliability.report import FULL, Amounts, Result, write_table
+from kafka_assets_tests.reliability.report import Result, write_table
+from kafka_assets_tests.reliability.rounds import FULL, Past
 from kafka_assets_tests.reliability.siege import SEED, Siege
 from kafka_assets_tests.reliability.windows import WINDOWS
 from kafka_assets_tests.reliability.workers import GROUP, JVM, PYTHON
@@ -39,26 +41,23 @@ EACH = 50
 
 
 class Soak:
-    """One round.
+    """One round, or as much of it as its time allows.
 
     Args:
         siege: Where it happens.
         broker: The broker, which is killed and paused too.
-        amounts: How often each fault comes.
+        past: What was done before.
     """
 
-    def __init__(self, siege: Siege, broker: Broker, amounts: Amounts) -> None:
-        self.siege, self.broker, self.amounts = siege, broker, amounts
-        self.done: Counter[str] = Counter()
-        self.seen: dict[str, Counter[str]] = {}
-        self._chance = random.Random(SEED)
+    def __init__(self, siege: Siege, broker: Broker, past: Past) -> None:
+        self.siege, self.broker, self.past = siege, broker, past
+        self._chance = random.Random(f"{SEED}/{past.sittings}")
         self._unjudged = 0
         self._begun: set[str] = set()
-        self.planned = 0
 
     def strokes(self) -> list[tuple[str, Callable[[], None]]]:
         """All faults in the order in which they come."""
-        a = self.amounts
+        a = self.past.amounts
         aimed = [
             (window, self._aimed(window, tables_of(window)[index % len(tables_of(window))]))
             for index in range(a.aimed)
@@ -72,27 +71,26 @@ class Soak:
             *[(f"{EACH} transactions", self._transactions)] * (a.transactions // EACH),
         ]
         mixed = [*aimed, *others]
-        self._chance.shuffle(mixed)
+        random.Random(SEED).shuffle(mixed)
         return mixed
 
     def run(self, minutes: float) -> Verdict:
-        """Deal all strokes, as far as time allows, and judge the tables as a whole at the end."""
+        """Deal the strokes, as far as time allows, and judge the tables as a whole at the end."""
         deadline = time.monotonic() + minutes * 60
         self._judge(self.siege.recover(*ALL, whole=False), "first run")
-        strokes = self.strokes()
-        self.planned = len(strokes)
-        for number, (name, stroke) in enumerate(strokes, 1):
+        strokes, done = self.strokes(), self.past.done
+        for number, (name, stroke) in enumerate(strokes[done.total() :], done.total() + 1):
             if time.monotonic() > deadline:
                 print(f"out of time after {number - 1} of {len(strokes)} strokes", flush=True)
-                break
+                return self._judge(self.siege.recover(*ALL), "last run")
             begin = time.monotonic()
             stroke()
-            self.done[name] += 1
+            done[name] += 1
             seconds = time.monotonic() - begin
             print(
                 f"[{number}/{len(strokes)}] {name}: {self._last(name)} {seconds:.0f} s", flush=True
             )
-        self.siege.ledger.send(max(0, self.amounts.events - self.siege.ledger.acknowledged))
+        self.siege.ledger.send(max(0, self.past.amounts.events - self.siege.ledger.acknowledged))
         return self._judge(self.siege.recover(*ALL), "last run")
 
     def _last(self, name: str) -> str:
@@ -100,7 +98,7 @@ class Soak:
         return f"{kills[-1]}," if kills and name in (*WINDOWS, "random kill") else ""
 
     def _note(self, fault: str, seen: str) -> None:
-        self.seen.setdefault(fault, Counter())[seen] += 1
+        self.past.seen.setdefault(fault, Counter())[seen] += 1
 
     def _judge(self, verdict: Verdict, after: str) -> Verdict:
         self._unjudged = 0
@@ -179,28 +177,51 @@ def main() -> None:
         "--kills", type=int, default=FULL.random, help="random kills; the rest is in proportion"
     )
     parser.add_argument("--minutes", type=float, default=240, help="time limit of the strokes")
+    parser.add_argument(
+        "--folder", type=Path, help="where it happens and may go on; default: a temporary one"
+    )
     arguments = parser.parse_args()
     # Ended from outside, it cleans up as after Ctrl-C.
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, _interrupted)
-    amounts = FULL.scaled(arguments.kills)
-    folder = Path(tempfile.mkdtemp(prefix="kafka-assets-soak-"))
+    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="kafka-assets-soak-"))
+    folder = folder.absolute()
+    past = Past.take(folder, FULL.scaled(arguments.kills))
+    verdict, planned = _sitting(folder, past, arguments.minutes)
+    result = Result(past, arguments.minutes, planned, verdict)
+    minutes = past.seconds / 60
+    print(f"{verdict}; {past.failures} runs failed and were tried again; {minutes:.0f} min")
+    write_table(result)
+    if result.cut and arguments.folder is not None:
+        past.keep(folder)
+        print(f"to go on: make soak FOLDER={folder} with the same KILLS")
+    else:
+        shutil.rmtree(folder)
+
+
+def _sitting(folder: Path, past: Past, minutes: float) -> tuple[Verdict, int]:
+    """Deal strokes for so long, and take them up in `past`; gives also how many there are."""
     begin = time.monotonic()
+    past.sittings += 1
     with Broker(folder / "broker") as broker:
-        (folder / "archive").mkdir()
-        jvm = make_archive(folder / "archive", broker.bootstrap, *KINDS)
-        each = amounts.events_per_stroke
-        with Siege(folder, broker.bootstrap, "soak", jvm=jvm, events=each) as siege:
-            soak = Soak(siege, broker, amounts)
+        ledger = past.ledger
+        if ledger is not None and ledger.bootstrap != broker.bootstrap:
+            raise SystemExit(f"the round needs {ledger.bootstrap} for its broker, which is taken")
+        archive = folder / "archive" / str(past.sittings)
+        archive.mkdir(parents=True)
+        jvm = make_archive(archive, broker.bootstrap, *KINDS)
+        each = past.amounts.events_per_stroke
+        with Siege(folder, broker.bootstrap, "soak", ledger=ledger, jvm=jvm, events=each) as siege:
+            soak = Soak(siege, broker, past)
             with Reader(siege.lake / "silver/clean", siege.ledger) as reader:
-                verdict = soak.run(arguments.minutes)
+                verdict = soak.run(minutes)
             if reader.torn:
                 raise SystemExit(f"torn versions: {reader.torn[:5]}\nthe lake is kept: {folder}")
-    minutes = (time.monotonic() - begin) / 60
-    print(f"{verdict}; {len(siege.failures)} runs failed and were tried again; {minutes:.0f} min")
-    seen = (soak.done, soak.seen, verdict, siege.ledger, reader.versions, minutes)
-    write_table(Result(amounts, arguments.minutes, soak.planned, *seen))
-    shutil.rmtree(folder)
+    past.ledger = siege.ledger
+    past.versions += reader.versions
+    past.failures += len(siege.failures)
+    past.seconds += time.monotonic() - begin
+    return verdict, len(soak.strokes())
 
 
 def _interrupted(number: int, _frame: object) -> None:
