@@ -75,9 +75,9 @@ class Pipeline:
         """Rows of a table, read without Spark."""
         return self._read(self.graph.tables[table].path, *columns)
 
-    def letters(self, *columns: str) -> list[tuple[Any, ...]]:
-        """Dead letters of silver, read without Spark."""
-        return self._read(self.graph.tables["clean"].dead_letters_path, *columns)
+    def letters(self, *columns: str, table: str = "clean") -> list[tuple[Any, ...]]:
+        """Dead letters of silver or another table, read without Spark."""
+        return self._read(self.graph.tables[table].dead_letters_path, *columns)
 
     def _read(self, path: str, *columns: str) -> list[tuple[Any, ...]]:
         table = DeltaTable(path).to_pyarrow_table(columns=list(columns))

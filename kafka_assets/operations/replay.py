@@ -16,14 +16,15 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from kafka_assets.declarations import Topic
+from kafka_assets.declarations import Read, Topic
 from kafka_assets.decoding.explain import explain_json
 from kafka_assets.errors import LakeError, OperationRefused
-from kafka_assets.graph import Node, Outside
+from kafka_assets.graph import Node, Outside, Source
 from kafka_assets.operations.letters import OPEN, Filter, Letter, find, mark
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.checkpoint import Checkpoint
 from kafka_assets.streaming.creating import ensure_table
+from kafka_assets.streaming.dead_letters import AT
 from kafka_assets.streaming.expectations import checked
 from kafka_assets.streaming.isolation import is_about_rows, raising_rows, within
 from kafka_assets.streaming.lease import lease
@@ -223,8 +224,7 @@ class _Attempt:
 
         self._failed: set[At] = set()
         self._run, self._spec, self._letters = run, spec, letters
-        names = ("topic", "partition", "offset")
-        self._at = {name: F.col(name if records else f"_source.{name}") for name in names}
+        self._at = {name: F.col(name if records else f"_source.{name}") for name in AT}
         self.reasons: dict[At, str] = {}
         self._rows: DataFrame | None = None
 
@@ -236,8 +236,7 @@ class _Attempt:
         self.reasons = dict.fromkeys((x.at for x in self._letters), NO_RECORD)
         if not known:
             return {}
-        given = self._given(known)
-        self._rows = self._returned(given)
+        self._rows = self._returned(*self._given(known))
         broken = [
             F.when(F.col(f"_broken_{i}"), F.lit(f"{rule.name}: {rule.text}"))
             for i, rule in enumerate(self._spec.rules)
@@ -276,7 +275,7 @@ class _Attempt:
             "code_version": node.code_version,
             "rows": sum(passing.values()),
         }
-        kept = self._only(self._rows, set(passing)).filter(~F.col("_dead"))
+        kept = self._only(self._rows, set(passing), self._at).filter(~F.col("_dead"))
         try:
             (
                 kept.select(*[F.col(f"`{c}`") for c in self._spec.columns])
@@ -299,15 +298,20 @@ class _Attempt:
     def _named(self) -> list[Column]:
         return [column.alias(name) for name, column in self._at.items()]
 
-    def _given(self, letters: list[Letter]) -> DataFrame:
-        """What the function is given for these letters' records; `_failed` says what is not."""
+    def _given(self, letters: list[Letter]) -> tuple[DataFrame, str]:
+        """What the function is given for these letters' records; `_failed` says what is not.
+
+        Gives also what stands before the names of the columns that say each row's record.
+        """
         from pyspark.sql import functions as F
 
         node, session = self._run.node, self._run.session
         upstream = node.only_stream
         if node.payload is None and isinstance(upstream, Node | Outside):
             rows = session.read.format("delta").load(upstream.path)
-            return self._only(rows, {x.at for x in letters})
+            before = "_source." if "_source" in rows.columns else ""
+            columns = {name: F.col(f"{before}{name}") for name in AT}
+            return self._only(rows, {x.at for x in letters}, columns), before
         ids = session.createDataFrame([(x.id,) for x in letters], "letter_id string")
         stored = session.read.format("delta").load(node.dead_letters_path)
         raw = stored.join(F.broadcast(ids), "letter_id", "left_semi").dropDuplicates(
@@ -325,7 +329,7 @@ class _Attempt:
             F.col("died_at").alias("ingested_at"),
         )
         if node.payload is None:
-            return raw
+            return raw, ""
         for letter in letters:
             why = explain_json(letter.values["value"], node.payload, node.table.json)
             if why is not None:
@@ -337,13 +341,18 @@ class _Attempt:
             if at not in self._failed:
                 self.reasons[at] = "the payload does not decode"
                 self._failed.add(at)
-        return decoded.filter("NOT _undecodable").drop("_undecodable", "_raw")
+        return decoded.filter("NOT _undecodable").drop("_undecodable", "_raw"), "_source."
 
-    def _returned(self, given: DataFrame) -> DataFrame:
+    def _returned(self, given: DataFrame, before: str) -> DataFrame:
         """What the function and the rules make of it, kept at hand, without rows that raise."""
 
         def returned(rows: DataFrame) -> DataFrame:
-            return checked(self._spec, self._run.node.table(rows))
+            node = self._run.node
+            if node.payload is not None:
+                return checked(self._spec, node.table(rows))
+            # As a run does it, with these rows in the place of the stream.
+            frames = node.frames(lambda source, how: self._input(source, how, rows))
+            return checked(self._spec, node.table(*frames.values()))
 
         rows = returned(given).persist()
         try:
@@ -351,15 +360,22 @@ class _Attempt:
             rows.write.format("noop").mode("overwrite").save()
         except Exception as error:
             rows.unpersist()
-            raising = raising_rows(given, returned) if is_about_rows(error) else ()
+            raising = raising_rows(given, returned, before) if is_about_rows(error) else ()
             if not raising:
                 raise
             for row in raising:
                 at = (row.record.topic, row.record.partition, row.record.first)
                 self.reasons[at] = f"the function raised: {row.reason}"
                 self._failed.add(at)
-            rows = returned(given.filter(~within([r.record for r in raising]))).persist()
+            raises = within([r.record for r in raising], before)
+            rows = returned(given.filter(~raises)).persist()
         return rows
+
+    def _input(self, source: Source, how: Read, rows: DataFrame) -> DataFrame:
+        """These rows, or a table that is read whole beside the stream."""
+        if how != "static" or not isinstance(source, Node | Outside):
+            return rows
+        return self._run.session.read.format("delta").load(source.path)
 
     def _written(self, records: set[At]) -> set[At]:
         """Those of the records that have rows in the table already."""
@@ -368,18 +384,18 @@ class _Attempt:
         table = self._run.session.read.format("delta").load(self._run.node.path)
         offsets = [offset for _, _, offset in records if offset is not None]
         near = self._at["offset"].between(min(offsets), max(offsets))
-        found = self._only(table.filter(near), records).select(*self._named).distinct()
+        found = self._only(table.filter(near), records, self._at).select(*self._named).distinct()
         return {(row.topic, row.partition, row.offset) for row in found.collect()}
 
-    def _only(self, frame: DataFrame, records: set[At]) -> DataFrame:
-        """The rows that came from these records."""
+    def _only(self, frame: DataFrame, records: set[At], at: Mapping[str, Column]) -> DataFrame:
+        """The rows that came from these records, by the columns that say so."""
         from pyspark.sql import functions as F
 
         ddl = "t string, p int, o bigint"
         wanted = self._run.session.createDataFrame(list(records), ddl)
         same = (
-            (self._at["topic"] == wanted["t"])
-            & (self._at["partition"] == wanted["p"])
-            & (self._at["offset"] == wanted["o"])
+            (at["topic"] == wanted["t"])
+            & (at["partition"] == wanted["p"])
+            & (at["offset"] == wanted["o"])
         )
         return frame.join(F.broadcast(wanted), same, "left_semi")

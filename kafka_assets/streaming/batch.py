@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 from kafka_assets.streaming.dead_letters import write_dead_letters
 from kafka_assets.streaming.expectations import broken_rows, checked, count, first_broken
-from kafka_assets.streaming.isolation import Raising, is_about_rows, raising_rows, within
+from kafka_assets.streaming.isolation import LeftOut, is_about_rows, raising_rows, within
 from kafka_assets.streaming.merge import REMOVE, merge
 from kafka_assets.streaming.spec import MARK, SMALL_BATCH, BatchSpec, Rule
 
@@ -53,34 +53,50 @@ def run_batch(spec: BatchSpec, frame: DataFrame, batch_id: int) -> None:
     session = frame.sparkSession
     who = identity(session, spec.checkpoint, batch_id)
     if not spec.decodes:
-        write_batch(spec, checked(spec, frame), who)
+        _write_returned(spec, frame, who)
         return
     decoded = frame.persist()
     try:
-        _write_decoded(spec, decoded, who)
+        good = decoded.filter(~F.col("_undecodable"))
+        _write_returned(spec, good, who, decoded=decoded)
     finally:
         decoded.unpersist()
 
 
-def _write_decoded(spec: BatchSpec, decoded: DataFrame, who: dict[str, Any]) -> None:
-    """Write what the function makes of decoded rows; rows on which it raises become letters."""
-    good = decoded.filter(~F.col("_undecodable")).drop("_undecodable", "_raw")
+def _write_returned(
+    spec: BatchSpec, given: DataFrame, who: dict[str, Any], decoded: DataFrame | None = None
+) -> None:
+    """Write what the function makes of rows; those on which it raises become dead letters."""
+    function = spec.function
+    if function is None:
+        # It is a part of the query, and the frame is its result.
+        write_batch(spec, checked(spec, given), who)
+        return
 
     def returned(rows: DataFrame) -> DataFrame:
-        return checked(spec, spec.function(rows) if spec.function is not None else rows)
+        if decoded is not None:
+            rows = rows.drop("_undecodable", "_raw")
+        return checked(spec, function(rows))
 
     try:
-        write_batch(spec, returned(good), who, decoded=decoded)
+        write_batch(spec, returned(given), who, decoded=decoded)
     except BatchRefused:
         raise
     except Exception as error:
-        raising = raising_rows(good, returned) if is_about_rows(error) else ()
+        raising = raising_rows(given, returned, spec.at) if is_about_rows(error) else ()
         if not raising:
             raise
-        rest = good.filter(~within([r.record for r in raising]))
+        raises = within([r.record for r in raising], spec.at)
+        out = given.filter(raises)
         # The dead letters may be committed already, and are then to be replaced.
         again = replace(spec, replayed=who["batch_id"], again=True)
-        write_batch(again, returned(rest), who, decoded=decoded, raising=raising)
+        write_batch(
+            again,
+            returned(given.filter(~raises)),
+            who,
+            decoded=decoded,
+            left_out=LeftOut(out, out.count(), raising),
+        )
 
 
 def write_batch(
@@ -89,7 +105,7 @@ def write_batch(
     who: dict[str, Any],
     *,
     decoded: DataFrame | None = None,
-    raising: tuple[Raising, ...] = (),
+    left_out: LeftOut | None = None,
     replaced: str | None = None,
     extra: dict[str, Any] | None = None,
     write: Callable[[DataFrame, dict[str, Any]], None] | None = None,
@@ -102,7 +118,7 @@ def write_batch(
         who: The batch's identity: query_id, batch_id, offsets.
         decoded: The persisted rows that the function was given, with `_undecodable` and `_raw`;
             None for a table that does not decode.
-        raising: Decoded rows that the function was not given, because it raises on them.
+        left_out: Rows that the function was not given, because it raises on them.
         replaced: A SQL condition: the rows replace those of the table for which it is true. None
             appends.
         extra: Further figures for the commit.
@@ -116,7 +132,7 @@ def write_batch(
     with ExitStack() as held:
         if decoded is None:
             held.callback(rows.persist().unpersist)
-        counts = count(spec, decoded, rows, replaced, raised=len(raising))
+        counts = count(spec, decoded, rows, replaced, raised=left_out.count if left_out else 0)
         broken = _look_at_broken(spec, rows, counts, held)
         _refuse(spec, who, counts)
         commit = {
@@ -127,7 +143,7 @@ def write_batch(
             **(extra or {}),
         }
         if spec.dead_letters_path is not None:
-            write_dead_letters(spec, decoded, broken, raising, counts, commit)
+            write_dead_letters(spec, decoded, broken, left_out, counts, commit)
         if write is not None:
             write(rows.filter(~F.col("_dead")), commit)
         else:
@@ -207,8 +223,9 @@ def _refuse(spec: BatchSpec, who: dict[str, Any], counts: dict[str, Any]) -> Non
     broken = {name: counts["rules"][name] for name in fatal}
     if broken:
         raise BatchRefused("expect_or_fail", {**about, "rules": broken, "rows": counts["returned"]})
-    dead = counts["dead"] + counts.get("undecodable", 0) + counts.get("raised", 0)
-    seen = counts.get("read", counts["returned"])
+    raised = counts.get("raised", 0)
+    dead = counts["dead"] + counts.get("undecodable", 0) + raised
+    seen = counts.get("read", counts["returned"] + raised)
     if seen >= spec.guarded and dead > spec.most_dead * seen:
         raise BatchRefused(
             "dead_share", {**about, "counts": counts, "dead": dead, "most": spec.most_dead}

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from kafka_assets.streaming.isolation import Raising, within
+from kafka_assets.streaming.isolation import LeftOut
 from kafka_assets.streaming.spec import SMALL_BATCH, BatchSpec
 
 RECORD = {
@@ -39,7 +39,7 @@ def write_dead_letters(
     spec: BatchSpec,
     decoded: DataFrame | None,
     rows: DataFrame,
-    raising: tuple[Raising, ...],
+    left_out: LeftOut | None,
     counts: dict[str, Any],
     commit: dict[str, Any],
 ) -> None:
@@ -50,7 +50,7 @@ def write_dead_letters(
         decoded: Persisted rows with `_undecodable` and `_raw`; None for a table that does not
             decode.
         rows: What the function returned and breaks a rule, with `_dead` and `_broken_<i>`.
-        raising: Rows on which the function raises.
+        left_out: Rows on which the function raises.
         counts: From `expectations.count`.
         commit: What the commit carries.
     """
@@ -67,8 +67,8 @@ def write_dead_letters(
             letters.append(_undecodable_letters(spec, decoded))
         if counts["dead"]:
             letters.append(_rule_letters(spec, decoded, rows, counts, held))
-        if decoded is not None and raising:
-            letters.append(_raising_letters(spec, decoded, raising))
+        if left_out is not None:
+            letters.append(_raising_letters(spec, left_out))
         stamped = _stamped(spec, reduce(DataFrame.unionByName, letters), commit)
         if letters_of(counts) <= SMALL_BATCH:
             # A shuffle of few rows; coalesce would let one task look through the whole batch.
@@ -147,27 +147,33 @@ def _unexplained(_payload: bytes | None) -> None:
     """No reason is known."""
 
 
-def _raising_letters(
-    spec: BatchSpec, decoded: DataFrame, raising: tuple[Raising, ...]
-) -> DataFrame:
+def _raising_letters(spec: BatchSpec, left_out: LeftOut) -> DataFrame:
     why = F.lit(None).cast("string")
-    for row in raising:
-        why = F.when(row.record.holds(), F.lit(f"the function raised: {row.reason}")).otherwise(why)
-    rows = decoded.filter("NOT _undecodable").filter(within([row.record for row in raising]))
-    placed = rows.select(
-        "_source.*",
+    for one in left_out.why:
+        told = F.lit(f"the function raised: {one.reason}")
+        why = F.when(one.record.holds(spec.at), told).otherwise(why)
+    carried = _carried(spec, left_out.rows)
+    placed = left_out.rows.select(
+        *[F.col(f"{spec.at}{name}") for name in (*AT, "timestamp")],
         F.array().cast("array<string>").alias("failed_rules"),
         why.alias("reason"),
         F.lit(None).cast("string").alias("row"),
-        F.col("_key").alias("key"),
-        F.col("_raw").alias("value"),
-        F.col("_headers").alias("headers"),
+        *[F.col(name).alias(column) for column, name in carried.items()],
     )
-    if spec.raw_path is None:
+    if carried:
         return placed
-    offsets = [row.record.first for row in raising]
+    offsets = [one.record.first for one in left_out.why]
     near = {"dead_offsets": [min(offsets), max(offsets)]}
-    return _from_bronze(spec, placed.drop(*RAW_COLUMNS), near, few=True)
+    return _from_bronze(spec, placed, near, few=True)
+
+
+def _carried(spec: BatchSpec, rows: DataFrame) -> dict[str, str]:
+    """Columns in which given rows carry their record's bytes; none where bronze has them."""
+    if spec.decodes:
+        raw = {"key": "_key", "value": "_raw", "headers": "_headers"}
+        return raw if spec.raw_path is None else {}
+    are_records = not spec.at and set(RAW_COLUMNS) <= set(rows.columns)
+    return {name: name for name in RAW_COLUMNS} if are_records else {}
 
 
 def _rule_letters(

@@ -50,7 +50,7 @@ def count(
             does not decode.
         rows: What the function returned, from `checked`.
         replaced: The condition that all rows must meet; None for any.
-        raised: Decoded rows that the function was not given.
+        raised: Rows that the function was not given.
 
     Returns:
         Figures by name, with `rules` (name -> broken rows) and `dead_offsets` (lowest and highest
@@ -66,6 +66,7 @@ def count(
             F.count_if(~undecodable).alias("decoded"),
         )
         given["decoded"] -= raised
+    if decoded is not None or raised:
         given["raised"] = raised
     offset = F.when(F.col("_dead"), _offset(spec))
     found = _figures(

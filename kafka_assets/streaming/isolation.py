@@ -34,12 +34,12 @@ class Range:
     first: int
     last: int
 
-    def holds(self) -> Column:
-        """True for a row that came from one of these records."""
+    def holds(self, at: str) -> Column:
+        """True for a row that came from one of these records; see `raising_rows`."""
         return (
-            (F.col("_source.topic") == self.topic)
-            & (F.col("_source.partition") == self.partition)
-            & F.col("_source.offset").between(self.first, self.last)
+            (F.col(f"{at}topic") == self.topic)
+            & (F.col(f"{at}partition") == self.partition)
+            & F.col(f"{at}offset").between(self.first, self.last)
         )
 
 
@@ -51,26 +51,44 @@ class Raising:
     reason: str
 
 
-def is_about_rows(error: Exception) -> bool:
-    """Whether an error of the engine can come from the values of a row."""
-    return _ABOUT_A_ROW.search(f"{type(error).__name__}: {error}") is not None
+@dataclass(frozen=True)
+class LeftOut:
+    """Rows of a batch that the function is not given, because it raises on them.
+
+    Attributes:
+        rows: These rows, as the function would have been given them.
+        count: How many.
+        why: Their records, and what is raised.
+    """
+
+    rows: DataFrame
+    count: int
+    why: tuple[Raising, ...]
+
+
+def is_about_rows(error: BaseException | str) -> bool:
+    """Whether an error of the engine, or the text of one, can come from the values of a row."""
+    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    return _ABOUT_A_ROW.search(text) is not None
 
 
 def raising_rows(
-    good: DataFrame, function: Callable[[DataFrame], DataFrame]
+    good: DataFrame, function: Callable[[DataFrame], DataFrame], at: str
 ) -> tuple[Raising, ...]:
     """The rows on which a function raises, each by itself.
 
     Args:
-        good: The rows that the function is given, with `_source`.
+        good: The rows that the function is given.
         function: What raises.
+        at: What stands before `topic`, `partition` and `offset` in the names of their columns:
+            `_source.`, or nothing for rows that are records themselves.
 
     Returns:
         At most `MOST` rows; none when there are more, when the rows raise only together, or when
         it does not raise again: then no row is to blame.
     """
-    source = good.groupBy("_source.topic", "_source.partition")
-    ends = source.agg(F.min("_source.offset").alias("first"), F.max("_source.offset").alias("last"))
+    source = good.groupBy(f"{at}topic", f"{at}partition")
+    ends = source.agg(F.min(f"{at}offset").alias("first"), F.max(f"{at}offset").alias("last"))
     whole = [Range(r.topic, r.partition, r.first, r.last) for r in ends.collect()]
     found: list[Raising] = []
     suspects = [whole]
@@ -79,7 +97,7 @@ def raising_rows(
         for suspect in suspects:
             guilty = 0
             for half in _halves(suspect):
-                reason = _raises(good.filter(within(half)), function)
+                reason = _raises(good.filter(within(half, at)), function)
                 if reason is None:
                     continue
                 guilty += 1
@@ -95,11 +113,11 @@ def raising_rows(
     return tuple(found)
 
 
-def within(ranges: list[Range]) -> Column:
-    """True for a row that came from one of these records."""
+def within(ranges: list[Range], at: str) -> Column:
+    """True for a row that came from one of these records; see `raising_rows`."""
     condition = F.lit(False)
     for records in ranges:
-        condition = condition | records.holds()
+        condition = condition | records.holds(at)
     return condition
 
 

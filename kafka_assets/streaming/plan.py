@@ -21,6 +21,7 @@ from kafka_assets.sql_rules import Operand, cannot_raise
 from kafka_assets.streaming.changes import Folding, fold
 from kafka_assets.streaming.plan_rules import (
     CHANGE_COLUMNS,
+    may_be_alone,
     plan_error,
     reason,
     refuse_columns,
@@ -45,11 +46,13 @@ class Planned:
         schema: The columns.
         has_source: Each row says which Kafka record it came from.
         window_column: Of a windowed table, the column that lies inside the window.
+        alone: The function runs as a part of the query, and could be given each batch by itself.
     """
 
     schema: StructType
     has_source: bool
     window_column: str | None = None
+    alone: bool = False
 
 
 _PLANS: WeakKeyDictionary[Any, WeakKeyDictionary[Node, Planned]] = WeakKeyDictionary()
@@ -120,7 +123,12 @@ def _plan(node: Node, session: SparkSession) -> Planned:
     schema = result.schema
     if node.flow is None:
         refuse_columns(node, schema)
-    return Planned(schema, "_source" in schema.names, window_column(node, schema, inputs))
+    return Planned(
+        schema,
+        "_source" in schema.names,
+        window_column(node, schema, inputs),
+        may_be_alone(node, result, inputs),
+    )
 
 
 def _together(node: Node, flows: list[Planned]) -> Planned:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka_assets.declarations import RESCUED, Expectation
 from kafka_assets.errors import PlanError
-from kafka_assets.graph import Node
+from kafka_assets.graph import Files, Node
 from kafka_assets.streaming.changes import END, START
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ STATEFUL = {
     r"\bEventTimeWatermark": "withWatermark",
     r"\bAggregate ": "groupBy",
     r"\bWindow \[": "a window function",
+    r"\bGlobalLimit\b": "limit",
+    r"\b(CoGroup|FlatMap\w*Groups\w*|MapGroups|TransformWithState\w*)\b": "a function of groups",
 }
 """Operators of Spark's plans that look at more rows than one, and what an author calls them."""
 
@@ -94,21 +96,39 @@ def _refuse_missing(node: Node, what: str, names: Iterable[str], schema: StructT
 
 def _refuse_state(node: Node, result: DataFrame) -> None:
     """A function that is given a decoded batch knows nothing of the batches before."""
-    if node.payload is None:
-        return
-    session = result.sparkSession
-    view = f"kafka_assets_plan_{node.name}"
-    result.createOrReplaceTempView(view)
-    plan = str(session.sql(f"EXPLAIN EXTENDED SELECT * FROM {view}").collect()[0][0])  # noqa: S608
-    session.catalog.dropTempView(view)
-    analyzed = plan.partition("== Analyzed Logical Plan ==")[2].partition("== Optimized")[0]
-    found = next((words for name, words in STATEFUL.items() if re.search(name, analyzed)), None)
+    found = None if node.payload is None else _state_of(node, result)
     if found is not None:
         raise plan_error(
             node,
             f"its function keeps state ({found}), and with schema= it is given each batch alone",
             "decode in this table, and let another streaming_table read it and do that",
         )
+
+
+def may_be_alone(node: Node, result: DataFrame, inputs: Mapping[str, DataFrame]) -> bool:
+    """Whether a function that runs as a part of the query could be given each batch by itself.
+
+    Its rows then say which record they came from, and it keeps nothing from one to the next.
+    """
+    table = node.table
+    dies = table.kind == "streaming_table" and table.may_have_dead_letters and not table.keys
+    if not dies or node.payload is not None or len(node.inputs) != 1 or len(inputs) != 1:
+        return False
+    columns = {name for frame in inputs.values() for name in frame.columns}
+    placed = "_source" in columns or {"topic", "partition", "offset", "timestamp"} <= columns
+    streams = node.only_stream is not None and not isinstance(node.only_stream, Files)
+    return placed and streams and _state_of(node, result) is None
+
+
+def _state_of(node: Node, result: DataFrame) -> str | None:
+    """What of a function looks at more rows than one, in the author's words."""
+    session = result.sparkSession
+    view = f"kafka_assets_plan_{node.name}"
+    result.createOrReplaceTempView(view)
+    plan = str(session.sql(f"EXPLAIN EXTENDED SELECT * FROM {view}").collect()[0][0])  # noqa: S608
+    session.catalog.dropTempView(view)
+    analyzed = plan.partition("== Analyzed Logical Plan ==")[2].partition("== Optimized")[0]
+    return next((words for name, words in STATEFUL.items() if re.search(name, analyzed)), None)
 
 
 def _refuse_names(node: Node, schema: StructType) -> None:

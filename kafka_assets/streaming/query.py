@@ -24,6 +24,7 @@ from kafka_assets.errors import (
     SourceError,
 )
 from kafka_assets.graph import Node
+from kafka_assets.streaming.isolation import is_about_rows
 from kafka_assets.streaming.spec import MARK
 
 if TYPE_CHECKING:
@@ -134,10 +135,13 @@ def translated(text: str, node: Node) -> KafkaAssetsError:
         found = re.search(pattern, text)
         if found is not None:
             return make(node, found.group(0), text)
+    fix = "correct the cause and run again: the run continues where it stopped"
+    if is_about_rows(text) and not node.may_have_dead_letters:
+        fix += "; with schema= or an expect_or_drop, a row that raises becomes a dead letter"
     return RunFailed(
         f"table {node.name!r}: Spark stopped the run: {_gist(text)}; batches committed before it "
         "are kept",
-        fix="correct the cause and run again: the run continues where it stopped",
+        fix=fix,
     )
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from upath import UPath
 
 from kafka_assets.declarations import Topic
-from kafka_assets.errors import SourceError
+from kafka_assets.errors import RunFailed, SourceError
 from kafka_assets.graph import Files, Graph, Node
 from kafka_assets.settings import Settings
 from kafka_assets.sources import files
@@ -27,6 +27,7 @@ from kafka_assets.sources.kafka import KafkaAdmin, TopicState
 from kafka_assets.streaming import collect, fence, places, table_rules, views
 from kafka_assets.streaming.checkpoint import Checkpoint
 from kafka_assets.streaming.creating import ensure_letters, ensure_table
+from kafka_assets.streaming.isolation import is_about_rows
 from kafka_assets.streaming.lease import lease
 from kafka_assets.streaming.plan import plan_table
 from kafka_assets.streaming.query import await_query, named_errors, start_query, state_figures
@@ -36,6 +37,7 @@ from kafka_assets.streaming.tables import LakeTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 ONCE_DONE = "kafka_assets.done"
 """Stands in the checkpoint of a flow that runs once, when it has run."""
@@ -138,13 +140,24 @@ def _run_part(run: Run, topics: Mapping[str, TopicState]) -> dict[str, int]:
     if node.flow is not None and node.flow.once and done.exists():
         return {}
     done_before = _batches_done(node)
-    with session_conf(run.session, node.table.options.spark_conf):
-        query = start_query(lambda: start(run, topics), node)
-    await_query(query, node)
+    try:
+        query = _drain(run, topics)
+    except RunFailed as error:
+        may_be_alone = plan_table(node, run.session).alone
+        if not may_be_alone or not is_about_rows(error.__cause__ or error):
+            raise
+        query = _drain(run, topics, alone=True)
     _require_files(node, done_before)
     if node.flow is not None and node.flow.once:
         done.write_text(run.run_id, encoding="utf-8")
     return state_figures(query)
+
+
+def _drain(run: Run, topics: Mapping[str, TopicState], *, alone: bool = False) -> StreamingQuery:
+    with session_conf(run.session, run.node.table.options.spark_conf):
+        query = start_query(lambda: start(run, topics, alone=alone), run.node)
+    await_query(query, run.node)
+    return query
 
 
 def _batches_done(node: Node) -> int:

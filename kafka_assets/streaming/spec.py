@@ -65,7 +65,10 @@ class BatchSpec:
         rules: The expectations.
         columns: The table's columns, in order.
         decodes: The frame carries `_undecodable` and `_raw` beside the decoded columns.
-        function: The author's function, when it has to run here: after undecodable rows left.
+        function: The author's function, when it has to run here: after undecodable rows left, or
+            to find the rows on which it raises.
+        at: What stands before `topic`, `partition` and `offset` in the names of columns of the
+            rows that the function is given.
         raw_path: Bronze table that has the raw bytes of rows that die by a rule; None when the
             frame itself carries them in `_raw`, or when rows have no `_source`.
         has_source: Rows of the function's result carry `_source`.
@@ -96,6 +99,7 @@ class BatchSpec:
     function: Callable[[DataFrame], DataFrame] | None
     raw_path: str | None
     has_source: bool
+    at: str = "_source."
     replayed: int = -1
     committed: int = -1
     letters_version: int = -1

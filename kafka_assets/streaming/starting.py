@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -63,12 +63,14 @@ class Run:
     table: LakeTable
 
 
-def start(run: Run, topics: Mapping[str, TopicState]) -> StreamingQuery:
+def start(run: Run, topics: Mapping[str, TopicState], *, alone: bool = False) -> StreamingQuery:
     """Start the query behind the fence; both again when an orphan had to be waited for.
 
     Args:
         run: The table or flow.
         topics: State of the topics that it reads.
+        alone: The function is given each batch by itself, so that a row on which it raises can be
+            found; only where the plan says that it may be.
 
     Raises:
         FenceRefused: Checkpoint, table and source do not fit together.
@@ -83,6 +85,8 @@ def start(run: Run, topics: Mapping[str, TopicState]) -> StreamingQuery:
         return _start_windows(run, position)
     if node.table.changes is not None:
         return _start_changes(run, position, node.table.changes)
+    if alone and node.only_stream is not None:
+        return _start_alone(run, position, _read(run, position, node.only_stream, "stream"))
     frames = node.frames(lambda upstream, how: _read(run, position, upstream, how))
     if node.payload is not None:
         (raw,) = frames.values()
@@ -204,6 +208,13 @@ def _start_batches(run: Run, position: fence.Position, stream: DataFrame) -> Str
     return _for_each(run, stream, partial(run_batch, spec))
 
 
+def _start_alone(run: Run, position: fence.Position, stream: DataFrame) -> StreamingQuery:
+    function = Through((*_through(run.node).views, run.node.table.function))
+    at = "_source." if "_source" in stream.columns else ""
+    spec = replace(batch_spec(run, position), function=function, at=at)
+    return _for_each(run, stream, partial(run_batch, by_value.sent(spec, run.node)))
+
+
 def _start_keyed(run: Run, position: fence.Position, stream: DataFrame) -> StreamingQuery:
     spec = by_value.sent(batch_spec(run, position), run.node)
     return _for_each(run, stream, partial(run_keyed, spec), mode="update")
@@ -214,7 +225,7 @@ def _start_windows(run: Run, position: fence.Position) -> StreamingQuery:
     seconds = window_seconds(str(table.window))
     event_time = str(table.event_time)
     upstream, stream = _only_table(run, position)
-    through = _through(run.node)
+    views = _through(run.node)
     spec = WindowSpec(
         table=by_value.sent(batch_spec(run, position), run.node),
         upstream_path=upstream,
@@ -222,22 +233,22 @@ def _start_windows(run: Run, position: fence.Position) -> StreamingQuery:
         seconds=seconds,
         column=str(run.planned.window_column),
         function=table.function,
-        through=through,
+        through=views,
     )
-    starts = through(stream).select(window_start(event_time, seconds))
+    starts = views(stream).select(window_start(event_time, seconds))
     return _for_each(run, starts, partial(run_windows, spec))
 
 
 def _start_changes(run: Run, position: fence.Position, changes: Changes) -> StreamingQuery:
     upstream, stream = _only_table(run, position)
-    through = _through(run.node)
+    views = _through(run.node)
     spec = ChangesSpec(
         table=by_value.sent(batch_spec(run, position), run.node),
         source_path=upstream,
         folding=folding(changes),
-        through=through,
+        through=views,
     )
-    return _for_each(run, through(stream), partial(run_changes, spec))
+    return _for_each(run, views(stream), partial(run_changes, spec))
 
 
 def _only_table(run: Run, position: fence.Position) -> tuple[str, DataFrame]:

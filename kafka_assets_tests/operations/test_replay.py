@@ -212,3 +212,35 @@ def test_letters_of_a_table_that_is_being_written_are_left_alone(pipeline: Pipel
     node = pipeline.graph.tables["clean"]
     with lease(node, pipeline.settings, "another run"), pytest.raises(LeaseHeld):
         again(pipeline)
+
+
+def test_letters_of_a_table_that_looks_things_up_elsewhere_are_replayed(pipeline: Pipeline) -> None:
+    def looking_up(rule: str) -> Graph:
+        events = ka.kafka_topic(pipeline.topic, name="events")
+
+        @ka.streaming_table(layer="bronze")
+        def raw(events: Any) -> Any:
+            return events
+
+        @ka.streaming_table(layer="silver", schema="event.ddl")
+        @ka.expect_or_drop("positive", "x > 0")
+        def clean(raw: Any) -> Any:
+            return raw.withColumn("hour", F.date_trunc("hour", "at"))
+
+        @ka.streaming_table(layer="gold", reads={"raw": "static"})
+        @ka.expect_or_drop("small", rule)
+        def sized(clean: Any, raw: Any) -> Any:
+            return clean.join(
+                raw.select(F.expr("offset AS o"), "key"), F.expr("_source.offset = o")
+            )
+
+        return graph_of(pipeline.settings, events, raw, clean, sized)
+
+    pipeline.graph = looking_up("x < 2")
+    pipeline.run("sized")
+    assert pipeline.rows("sized", "id") == [("a",)]
+    pipeline.graph = looking_up("x < 3")
+    node = pipeline.graph.tables["sized"]
+    report = replay.replay(node, pipeline.spark, pipeline.settings, by="me")
+    assert (report.tried, report.replayed, report.rows) == (1, 1, 1)
+    assert pipeline.rows("sized", "id") == [("a",), ("c",)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,8 @@ from pyspark.sql import functions as F
 import kafka_assets as ka
 from kafka_assets.errors import DeadShareExceeded, RunFailed
 from kafka_assets.graph import Graph
+from kafka_assets.operations.letters import Filter
+from kafka_assets.operations.replay import replay
 from kafka_assets.settings import Settings
 from kafka_assets.streaming import isolation
 from kafka_assets.streaming.run import run_table
@@ -83,6 +86,114 @@ def test_a_function_that_raises_on_most_rows_fails_and_nothing_is_committed(
         pipeline.run()
     assert pipeline.rows("clean", "id") == []
     assert pipeline.letters("offset") == []
+
+
+def undecoded(pipeline: Pipeline, divide: Any) -> Graph:
+    """Tables without `schema=` whose functions raise where x is 0, each in its own way."""
+    events = ka.kafka_topic(pipeline.topic, name="events")
+    fields = "id STRING, x INT, at TIMESTAMP"
+
+    def read(rows: Any) -> Any:
+        return rows.withColumn("e", F.from_json(F.col("value").cast("string"), fields))
+
+    @ka.streaming_table(layer="bronze")
+    @ka.expect_or_drop("positive", "x > 0")
+    def raw(events: Any) -> Any:
+        return read(events).selectExpr("*", "e.x").withColumn("share", divide("x")).drop("e")
+
+    @ka.streaming_table(layer="bronze")
+    def all_of_them(events: Any) -> Any:
+        return events
+
+    @ka.temporary_view()
+    def read_events(all_of_them: Any) -> Any:
+        source = F.struct("topic", "partition", "offset", "timestamp")
+        return read(all_of_them).select("e.*", source.alias("_source"))
+
+    @ka.streaming_table(layer="silver")
+    def plain(read_events: Any) -> Any:
+        return read_events
+
+    @ka.streaming_table(layer="silver")
+    @ka.expect_or_drop("positive", "x > 0")
+    def shares(read_events: Any) -> Any:
+        return read_events.withColumn("share", divide("x"))
+
+    @ka.streaming_table(layer="silver")
+    @ka.expect_or_drop("positive", "x > 0")
+    def again(plain: Any) -> Any:
+        return plain.withColumn("share", divide("x"))
+
+    declared = (events, raw, all_of_them, read_events, plain, shares, again)
+    return graph_of(pipeline.settings, *declared)
+
+
+def hundredth(column: str) -> Any:
+    return 100 / F.col(column)
+
+
+@pytest.mark.parametrize("table", ["raw", "shares", "again"])
+def test_a_row_on_which_a_function_without_a_schema_raises_becomes_a_dead_letter_too(
+    pipeline: Pipeline, table: str
+) -> None:
+    pipeline.graph = undecoded(pipeline, hundredth)
+    zero = event("zero", 0)
+    pipeline.produce(event("a", 1), zero, event("dead", -1), event("b", 5))
+    for name in ("all_of_them", "plain", table):
+        report = run_table(pipeline.graph.tables[name], pipeline.spark, pipeline.settings)
+
+    assert pipeline.rows(table, "x", "share") == [(1, 100.0), (5, 20.0)]
+    letters = pipeline.letters("offset", "failed_rules", "reason", "value", table=table)
+    assert [(o, rules) for o, rules, *_ in letters] == [(1, []), (2, ["positive"])]
+    assert letters[0][2].startswith("the function raised: [DIVIDE_BY_ZERO]")
+    assert letters[0][3] == json.dumps(zero).encode()
+    assert (report.returned, report.raised, report.dead, report.kept) == (3, 1, 2, 2)
+    assert all(equality.holds for equality in report.conservation)
+
+    pipeline.produce(event("c", 10), event("nil", 0))
+    for name in ("all_of_them", "plain", table):
+        run_table(pipeline.graph.tables[name], pipeline.spark, pipeline.settings)
+    assert pipeline.rows(table, "x") == [(1,), (10,), (5,)]
+
+    # Nothing is left out any more: both rows of zero come in, each once.
+    mended = undecoded(pipeline, lambda column: F.col(column) * 2.0).tables[table]
+    reasons = Filter(rule="(raised)")
+    said = replay(mended, pipeline.spark, pipeline.settings, reasons, by="me").still_dead
+    assert said == {"positive: x > 0": 2}
+
+
+def test_a_function_that_keeps_state_is_not_given_its_batches_one_by_one(
+    pipeline: Pipeline,
+) -> None:
+    events = ka.kafka_topic(pipeline.topic, name="events")
+
+    @ka.streaming_table(layer="bronze")
+    @ka.expect_or_drop("positive", "x > 0")
+    def raw(events: Any) -> Any:
+        x = F.col("value").cast("string").cast("int")
+        seen = events.withWatermark("timestamp", "1 hour")
+        return seen.dropDuplicatesWithinWatermark(["key"]).withColumn("x", x)
+
+    pipeline.graph = graph_of(pipeline.settings, events, raw)
+    pipeline.produce(b"no number")
+    with pytest.raises(RunFailed, match="CAST_INVALID_INPUT"):
+        pipeline.run()
+
+
+def test_a_table_without_dead_letters_says_how_its_rows_could_become_some(
+    pipeline: Pipeline,
+) -> None:
+    events = ka.kafka_topic(pipeline.topic, name="events")
+
+    @ka.streaming_table(layer="bronze")
+    def raw(events: Any) -> Any:
+        return events.withColumn("x", F.col("value").cast("string").cast("int"))
+
+    pipeline.graph = graph_of(pipeline.settings, events, raw)
+    pipeline.produce(b"no number")
+    with pytest.raises(RunFailed, match="CAST_INVALID_INPUT") as failed:
+        pipeline.run()
+    assert "expect_or_drop" in str(failed.value.fix)
 
 
 def guarded(pipeline: Pipeline, **limits: Any) -> Settings:
