@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 
 SLOW_FIXTURES = ("spark", "broker")
 
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+"""Tests see each line of Spark a few times: to optimize it was half of their CPU time.
+
+The room for code is given because the JVM would else take a fifth of it for such a compiler, fill
+it, and stop compiling.
+"""
+
+# For each JVM that a test starts, through whatever process: Java's launcher reads it.
+os.environ.setdefault("JDK_JAVA_OPTIONS", QUICK_JVM)
+
 LONGEST = (
     "reliability/test_kills.py",
     "streaming/test_every_kind.py",
@@ -67,9 +77,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
     """The session of this process."""
-    from kafka_assets.streaming.session import spark_session
+    from kafka_assets.streaming.session import session_conf, spark_session
 
-    return spark_session(Settings(spark=engine()))
+    settings = Settings(spark=engine())
+    name = "spark.driver.extraJavaOptions"
+    # One thread for garbage: each of the other processes has its own.
+    flags = {name: session_conf(settings)[name].replace("UseParallelGC", "UseSerialGC")}
+    quick = settings.spark.model_copy(update={"conf": flags})
+    return spark_session(settings.model_copy(update={"spark": quick}))
 
 
 @pytest.fixture

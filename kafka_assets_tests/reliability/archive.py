@@ -35,10 +35,8 @@ def make_archive(folder: Path, bootstrap: str, *tables: str) -> tuple[str, ...]:
     setup = Setup(folder / "lake", bootstrap, topic)
     with Worker(replace(setup, jvm=(f"-XX:ArchiveClassesAtExit={file}",))) as worker:
         worker.await_ready()
-        for more in (" ".join(tables), ""):
-            ledger.send(100)
-            worker.do(f"run raw clean hourly {more}")
-        worker.do("optimize bronze/raw")
+        ledger.send(100)
+        worker.do(f"run raw clean hourly {' '.join(tables)}")
         worker.leave()
         # The file is written at the JVM's end, which comes after Python's.
         psutil.wait_procs([worker.jvm], timeout=120)

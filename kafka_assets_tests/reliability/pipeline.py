@@ -23,7 +23,7 @@ from kafka_assets_tests.reliability.ledger import STRICT_BELOW
 
 SCHEMA = "id BIGINT NOT NULL, x INT, at TIMESTAMP"
 
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
 """A JVM that lives for seconds gains more from starting soon than from optimized code."""
 
 

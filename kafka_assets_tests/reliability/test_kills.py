@@ -36,15 +36,18 @@ RANDOM_KILLS = 12
 TRIES = 3
 """A kill may come too late for its window on a busy machine; so often it is aimed again."""
 RECOVER_EVERY = 4
+RECOVER_AIMED_EVERY = 2
+"""Each second aimed kill meets a run that recovers from the one before."""
 
 
 def test_a_kill_at_any_window_loses_and_doubles_nothing(siege: Siege) -> None:
     assert siege.recover().exact
-    for window, table, part in AIMED:
+    for number, (window, table, part) in enumerate(AIMED, 1):
         kill = siege.strike(window, table, part)
         print(kill)
-        verdict = siege.recover()
-        assert verdict.exact, f"after {kill}: {verdict}"
+        whole = number % RECOVER_AIMED_EVERY == 0
+        verdict = siege.recover() if whole else siege.glance()
+        assert verdict.exact if whole else verdict.sound, f"after {kill}: {verdict}"
     seen = {kill.seen for kill in siege.kills}
     # The machine may be busy, and a kill come late; most windows have to be hit all the same.
     assert len(seen & set(WINDOWS)) >= 5, [str(kill) for kill in siege.kills]

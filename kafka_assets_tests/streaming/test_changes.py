@@ -106,7 +106,7 @@ def parts(changes: list[Change], seed: int, most: int) -> list[list[Change]]:
     return [changes[a:b] for a, b in zip([0, *cuts], [*cuts, len(changes)], strict=True)]
 
 
-@pytest.mark.parametrize("keep_on_null", [False, True])
+@pytest.mark.parametrize("keep_on_null", [pytest.param(False, marks=pytest.mark.verify), True])
 def test_type_1_has_the_present_row_of_each_key_however_the_changes_are_split_into_runs(
     spark: SparkSession, settings: Settings, topic_name: str, keep_on_null: bool
 ) -> None:
@@ -127,7 +127,7 @@ def test_type_1_has_the_present_row_of_each_key_however_the_changes_are_split_in
     assert customers.run()["customers"].batches == 0
 
 
-@pytest.mark.parametrize("keep_on_null", [False, True])
+@pytest.mark.parametrize("keep_on_null", [False, pytest.param(True, marks=pytest.mark.verify)])
 def test_type_2_has_every_state_of_each_key_however_the_changes_are_split_into_runs(
     spark: SparkSession, settings: Settings, topic_name: str, keep_on_null: bool
 ) -> None:
