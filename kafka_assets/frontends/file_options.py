@@ -77,7 +77,7 @@ def answer(name: str, value: str, format: str) -> Answer:
     if low in _NOT_NEEDED:
         return Answer(why=_NOT_NEEDED[low])
     if low not in _ONLY:
-        return Answer(kept=_limit(low, value) or (bare(name), value))
+        return Answer(kept=_limit(low, value) or (name, value))
     only, why, fix = _ONLY[low]
     if low == "rescueddatacolumn" and format.lower() not in RESCUES:
         nothing = f"{format} files have no such column here"

@@ -80,7 +80,8 @@ def _options(given: Iterable[tuple[str, str]], format: str, refused: Refused) ->
     for key, value in given:
         answer = file_options.answer(key, value, format)
         if answer.kept is not None:
-            options |= [answer.kept]
+            option, kept = answer.kept
+            options[file_options.bare(option)] = kept
         elif answer.refused is not None:
             what, fix = answer.refused
             raise refused(f"{key} => '{value}': {what}", fix)
