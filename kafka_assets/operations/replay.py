@@ -121,6 +121,13 @@ def replay(
             fix=f"correct the function or the rule of {node.name!r}; its windows are computed anew "
             "when new rows touch them, or all at once by kafka-assets reset",
         )
+    if node.only_stream is None:
+        raise OperationRefused(
+            f"table {node.name!r} reads several streams, so a record of one of its dead letters "
+            "cannot be tried alone: they are kept",
+            fix=f"correct the function or the rule of {node.name!r}, then kafka-assets reset "
+            f"{node.name}, which reads and checks all its rows again",
+        )
     replay_id, run_id = uuid.uuid4().hex[:16], run_id or str(uuid.uuid4())
     with lease(node, settings, run_id):
         if LakeTable.open(node.path) is None:

@@ -52,26 +52,26 @@ def run_batch(spec: BatchSpec, frame: DataFrame, batch_id: int) -> None:
         return
     session = frame.sparkSession
     who = identity(session, spec.checkpoint, batch_id)
-    if not spec.decodes:
-        _write_returned(spec, frame, who)
+    if not spec.decodes and spec.function is None:
+        # The function is a part of the query, and the frame is its result.
+        write_batch(spec, checked(spec, frame), who)
         return
-    decoded = frame.persist()
+    given = frame.persist()
     try:
-        good = decoded.filter(~F.col("_undecodable"))
-        _write_returned(spec, good, who, decoded=decoded)
+        if spec.decodes:
+            good = given.filter(~F.col("_undecodable"))
+            _write_returned(spec, good, who, decoded=given)
+        else:
+            _write_returned(spec, given, who)
     finally:
-        decoded.unpersist()
+        given.unpersist()
 
 
 def _write_returned(
     spec: BatchSpec, given: DataFrame, who: dict[str, Any], decoded: DataFrame | None = None
 ) -> None:
     """Write what the function makes of rows; those on which it raises become dead letters."""
-    function = spec.function
-    if function is None:
-        # It is a part of the query, and the frame is its result.
-        write_batch(spec, checked(spec, given), who)
-        return
+    function = spec.function or _as_they_are
 
     def returned(rows: DataFrame) -> DataFrame:
         if decoded is not None:
@@ -97,6 +97,10 @@ def _write_returned(
             decoded=decoded,
             left_out=LeftOut(out, out.count(), raising),
         )
+
+
+def _as_they_are(rows: DataFrame) -> DataFrame:
+    return rows
 
 
 def write_batch(

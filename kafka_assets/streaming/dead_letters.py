@@ -154,11 +154,11 @@ def _raising_letters(spec: BatchSpec, left_out: LeftOut) -> DataFrame:
         why = F.when(one.record.holds(spec.at), told).otherwise(why)
     carried = _carried(spec, left_out.rows)
     placed = left_out.rows.select(
-        *[F.col(f"{spec.at}{name}") for name in (*AT, "timestamp")],
+        *[F.col(f"{spec.at}{name}").cast(RECORD[name]).alias(name) for name in (*AT, "timestamp")],
         F.array().cast("array<string>").alias("failed_rules"),
         why.alias("reason"),
         F.lit(None).cast("string").alias("row"),
-        *[F.col(name).alias(column) for column, name in carried.items()],
+        *[F.col(name).cast(RECORD[column]).alias(column) for column, name in carried.items()],
     )
     if carried:
         return placed
@@ -239,7 +239,7 @@ def _from_bronze(
     first, last = counts["dead_offsets"]
     bronze = placed.sparkSession.read.format("delta").load(spec.raw_path)
     near = bronze.filter(F.col("offset").between(first, last))
-    raw = near.select(*AT, *RAW_COLUMNS)
+    raw = near.select(*AT, *[F.col(name).cast(RECORD[name]).alias(name) for name in RAW_COLUMNS])
     if few:
         raw = F.broadcast(raw.join(F.broadcast(placed.select(*AT).distinct()), AT, "left_semi"))
     return placed.join(raw, AT, "left")

@@ -91,7 +91,7 @@ def raising_rows(
     ends = source.agg(F.min(f"{at}offset").alias("first"), F.max(f"{at}offset").alias("last"))
     whole = [Range(r.topic, r.partition, r.first, r.last) for r in ends.collect()]
     found: list[Raising] = []
-    suspects = [whole]
+    suspects = [whole] if whole else []
     while suspects:
         smaller = []
         for suspect in suspects:
@@ -118,7 +118,8 @@ def within(ranges: list[Range], at: str) -> Column:
     condition = F.lit(False)
     for records in ranges:
         condition = condition | records.holds(at)
-    return condition
+    # A row that names no record came from none of these.
+    return F.coalesce(condition, F.lit(False))
 
 
 def _halves(ranges: list[Range]) -> list[list[Range]]:

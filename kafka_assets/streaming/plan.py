@@ -127,7 +127,7 @@ def _plan(node: Node, session: SparkSession) -> Planned:
         schema,
         "_source" in schema.names,
         window_column(node, schema, inputs),
-        may_be_alone(node, result, inputs),
+        may_be_alone(node, result, lambda source: _empty(node, source, "stream", session).columns),
     )
 
 

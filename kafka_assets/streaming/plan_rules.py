@@ -7,12 +7,12 @@ Each refusal names the table, file, line and the fix. How a function is run on e
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafka_assets.declarations import RESCUED, Expectation
 from kafka_assets.errors import PlanError
-from kafka_assets.graph import Files, Node
+from kafka_assets.graph import Files, Node, Source
 from kafka_assets.streaming.changes import END, START
 
 if TYPE_CHECKING:
@@ -36,14 +36,17 @@ OF_BATCHES = re.compile(
 """Columns that a batch adds for itself. A table of an imported program may have others with _."""
 
 STATEFUL = {
-    r"\bDeduplicate": "dropDuplicates",
-    r"\bEventTimeWatermark": "withWatermark",
-    r"\bAggregate ": "groupBy",
-    r"\bWindow \[": "a window function",
-    r"\bGlobalLimit\b": "limit",
-    r"\b(CoGroup|FlatMap\w*Groups\w*|MapGroups|TransformWithState\w*)\b": "a function of groups",
+    r"Deduplicate": "dropDuplicates",
+    r"EventTimeWatermark": "withWatermark",
+    r"Aggregate\b": "groupBy",
+    r"Window\b": "a window function",
+    r"GlobalLimit\b": "limit",
+    r"(CoGroup|FlatMap\w*Groups|MapGroups|TransformWithState)": "a function of groups",
 }
 """Operators of Spark's plans that look at more rows than one, and what an author calls them."""
+
+SEVERAL = {**STATEFUL, r"(Join|Distinct|Intersect|Except)\b": "a join or a comparison of rows"}
+"""The same with those that may put rows of the stream beside each other."""
 
 KAFKA_SINK = ("key", "value", "headers", "partition")
 """Columns that a row for a Kafka topic may have."""
@@ -96,7 +99,7 @@ def _refuse_missing(node: Node, what: str, names: Iterable[str], schema: StructT
 
 def _refuse_state(node: Node, result: DataFrame) -> None:
     """A function that is given a decoded batch knows nothing of the batches before."""
-    found = None if node.payload is None else _state_of(node, result)
+    found = None if node.payload is None else _operator(node, result, STATEFUL)
     if found is not None:
         raise plan_error(
             node,
@@ -105,30 +108,50 @@ def _refuse_state(node: Node, result: DataFrame) -> None:
         )
 
 
-def may_be_alone(node: Node, result: DataFrame, inputs: Mapping[str, DataFrame]) -> bool:
+def may_be_alone(node: Node, result: DataFrame, columns: Callable[[Source], list[str]]) -> bool:
     """Whether a function that runs as a part of the query could be given each batch by itself.
 
-    Its rows then say which record they came from, and it keeps nothing from one to the next.
+    It reads one stream, whose rows say which record they came from, and looks at each of them
+    without the others.
+
+    Args:
+        node: The table or flow.
+        result: What the function made of empty frames.
+        columns: Gives the columns of what it reads.
     """
     table = node.table
     dies = table.kind == "streaming_table" and table.may_have_dead_letters and not table.keys
-    if not dies or node.payload is not None or len(node.inputs) != 1 or len(inputs) != 1:
+    if not dies or node.payload is not None or [i.read for i in node.inputs] != ["stream"]:
         return False
-    columns = {name for frame in inputs.values() for name in frame.columns}
-    placed = "_source" in columns or {"topic", "partition", "offset", "timestamp"} <= columns
-    streams = node.only_stream is not None and not isinstance(node.only_stream, Files)
-    return placed and streams and _state_of(node, result) is None
+    (only,) = node.inputs
+    if isinstance(only.source, Files) or not _is_chain(node):
+        return False
+    names = set(columns(only.source))
+    placed = "_source" in names or {"topic", "partition", "offset", "timestamp"} <= names
+    return placed and _operator(node, result, SEVERAL) is None
 
 
-def _state_of(node: Node, result: DataFrame) -> str | None:
-    """What of a function looks at more rows than one, in the author's words."""
+def _is_chain(node: Node) -> bool:
+    """Whether a table, and each view that it reads its source through, has one upstream."""
+    if len(node.upstreams) != 1:
+        return False
+    (upstream,) = node.upstreams.values()
+    return not (isinstance(upstream, Node) and upstream.is_view) or _is_chain(upstream)
+
+
+def _operator(node: Node, result: DataFrame, operators: Mapping[str, str]) -> str | None:
+    """Which of these operators a function uses, in the author's words."""
     session = result.sparkSession
     view = f"kafka_assets_plan_{node.name}"
     result.createOrReplaceTempView(view)
     plan = str(session.sql(f"EXPLAIN EXTENDED SELECT * FROM {view}").collect()[0][0])  # noqa: S608
     session.catalog.dropTempView(view)
     analyzed = plan.partition("== Analyzed Logical Plan ==")[2].partition("== Optimized")[0]
-    return next((words for name, words in STATEFUL.items() if re.search(name, analyzed)), None)
+    # An operator begins its line; columns and texts of the same name stand behind one.
+    for name, words in operators.items():
+        if re.search(rf"(?m)^[\s:+|-]*{name}", analyzed):
+            return words
+    return None
 
 
 def _refuse_names(node: Node, schema: StructType) -> None:

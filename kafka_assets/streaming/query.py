@@ -136,8 +136,9 @@ def translated(text: str, node: Node) -> KafkaAssetsError:
         if found is not None:
             return make(node, found.group(0), text)
     fix = "correct the cause and run again: the run continues where it stopped"
-    if is_about_rows(text) and not node.may_have_dead_letters:
-        fix += "; with schema= or an expect_or_drop, a row that raises becomes a dead letter"
+    reads_rows = node.table.kind == "streaming_table" and not node.table.keys
+    if is_about_rows(text) and reads_rows and not node.may_have_dead_letters:
+        fix += "; in a table with schema= such a row becomes a dead letter"
     return RunFailed(
         f"table {node.name!r}: Spark stopped the run: {_gist(text)}; batches committed before it "
         "are kept",
@@ -195,7 +196,7 @@ def _refused(details: dict[str, Any], node: Node) -> KafkaAssetsError:
 
 def _dead_share(details: dict[str, Any], node: Node) -> KafkaAssetsError:
     counts = details["counts"]
-    seen = counts.get("read", counts["returned"])
+    seen = counts.get("read", counts["returned"] + counts.get("raised", 0))
     causes = {k: counts.get(k) for k in ("undecodable", "raised")}
     causes |= {name: found["broken"] for name, found in counts["rules"].items()}
     why = ", ".join(f"{name} {count}" for name, count in causes.items() if count)

@@ -30,7 +30,13 @@ from kafka_assets.streaming.creating import ensure_letters, ensure_table
 from kafka_assets.streaming.isolation import is_about_rows
 from kafka_assets.streaming.lease import lease
 from kafka_assets.streaming.plan import plan_table
-from kafka_assets.streaming.query import await_query, named_errors, start_query, state_figures
+from kafka_assets.streaming.query import (
+    await_query,
+    named_errors,
+    start_query,
+    state_figures,
+    text_of,
+)
 from kafka_assets.streaming.report import RunReport
 from kafka_assets.streaming.starting import Run, batch_spec, start
 from kafka_assets.streaming.tables import LakeTable
@@ -143,14 +149,26 @@ def _run_part(run: Run, topics: Mapping[str, TopicState]) -> dict[str, int]:
     try:
         query = _drain(run, topics)
     except RunFailed as error:
-        may_be_alone = plan_table(node, run.session).alone
-        if not may_be_alone or not is_about_rows(error.__cause__ or error):
+        if not _may_be_alone(run, error):
             raise
-        query = _drain(run, topics, alone=True)
+        try:
+            query = _drain(run, _describe_topics(node, run.settings), alone=True)
+        except RunFailed as second:
+            raise error from second
     _require_files(node, done_before)
     if node.flow is not None and node.flow.once:
         done.write_text(run.run_id, encoding="utf-8")
     return state_figures(query)
+
+
+def _may_be_alone(run: Run, error: RunFailed) -> bool:
+    """Whether a row on which the function raises can be looked for in each batch by itself."""
+    remote = run.settings.spark.remote is not None
+    if remote and hasattr(run.node.table.function, "of_program"):
+        # A program's function needs this package, which a server does not have.
+        return False
+    text = text_of(error.__cause__ or error)
+    return plan_table(run.node, run.session).alone and is_about_rows(text)
 
 
 def _drain(run: Run, topics: Mapping[str, TopicState], *, alone: bool = False) -> StreamingQuery:

@@ -23,7 +23,7 @@ from kafka_assets.streaming import by_value, fence
 from kafka_assets.streaming.batch import run_batch, run_keyed
 from kafka_assets.streaming.changes import ChangesSpec, run_changes
 from kafka_assets.streaming.creating import set_property
-from kafka_assets.streaming.plan import Planned, decoded_frame, folding
+from kafka_assets.streaming.plan import RAW, Planned, decoded_frame, folding, plan_table
 from kafka_assets.streaming.spec import BatchSpec, Rule, Through
 from kafka_assets.streaming.tables import LakeTable
 from kafka_assets.streaming.windows import WindowSpec, run_windows, window_start
@@ -122,7 +122,7 @@ def batch_spec(run: Run, position: fence.Position | None = None) -> BatchSpec:
         columns=tuple(run.planned.schema.names),
         decodes=decodes,
         function=table.function if decodes else None,
-        raw_path=None if decodes and isinstance(node.only_stream, Topic) else _raw_path(node),
+        raw_path=_raw_path(node, run.session),
         has_source=run.planned.has_source,
         replayed=-1 if position is None else position.replayed,
         committed=-1 if position is None else position.committed,
@@ -146,13 +146,14 @@ def _sink_options(run: Run) -> dict[str, str] | None:
     return producer_options(sink.options, run.settings.kafka)
 
 
-def _raw_path(node: Node) -> str | None:
-    """The nearest table upstream that keeps the raw bytes."""
+def _raw_path(node: Node, session: SparkSession) -> str | None:
+    """The nearest table upstream that keeps records as they were."""
     upstream = node.inputs[0].source if len(node.inputs) == 1 else node.only_stream
     if not isinstance(upstream, Node):
         return None
-    raw = not upstream.decodes and bool(upstream.topics)
-    return upstream.path if raw else _raw_path(upstream)
+    columns = set(plan_table(upstream, session).schema.names)
+    raw = not upstream.decodes and bool(upstream.topics) and columns >= RAW
+    return upstream.path if raw else _raw_path(upstream, session)
 
 
 def _read(run: Run, position: fence.Position, upstream: Source, how: Read) -> DataFrame:

@@ -96,12 +96,8 @@ class Past:
     sittings: int = 0
 
     @classmethod
-    def take(cls, folder: Path, amounts: Amounts) -> Past:
-        """That of a round in a folder, or that of a new one.
-
-        It is gone from the folder until it is kept again: a round that is broken off has gone on
-        with its topic and lake, and nobody knows any more what was sent.
-        """
+    def of(cls, folder: Path, amounts: Amounts) -> Past:
+        """That of a round in a folder, or that of a new one."""
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / _FILE
         if not file.exists():
@@ -111,8 +107,15 @@ class Past:
         past: Past = pickle.loads(file.read_bytes())
         if past.amounts != amounts:
             raise SystemExit(f"{folder} holds a round of {past.amounts}; give its --kills again")
-        file.unlink()
         return past
+
+    def begin(self, folder: Path) -> None:
+        """Go on: from now on the folder alone does not say any more what was sent.
+
+        A round that is broken off before it is kept again cannot go on.
+        """
+        (folder / _FILE).unlink(missing_ok=True)
+        self.sittings += 1
 
     def keep(self, folder: Path) -> None:
         """Let the round go on later."""

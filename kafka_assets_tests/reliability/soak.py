@@ -186,7 +186,7 @@ def main() -> None:
         signal.signal(number, _interrupted)
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="kafka-assets-soak-"))
     folder = folder.absolute()
-    past = Past.take(folder, FULL.scaled(arguments.kills))
+    past = Past.of(folder, FULL.scaled(arguments.kills))
     verdict, planned = _sitting(folder, past, arguments.minutes)
     result = Result(past, arguments.minutes, planned, verdict)
     minutes = past.seconds / 60
@@ -202,11 +202,11 @@ def main() -> None:
 def _sitting(folder: Path, past: Past, minutes: float) -> tuple[Verdict, int]:
     """Deal strokes for so long, and take them up in `past`; gives also how many there are."""
     begin = time.monotonic()
-    past.sittings += 1
-    with Broker(folder / "broker") as broker:
-        ledger = past.ledger
-        if ledger is not None and ledger.bootstrap != broker.bootstrap:
-            raise SystemExit(f"the round needs {ledger.bootstrap} for its broker, which is taken")
+    ledger = past.ledger
+    # Producers of the ledger know the broker by its port.
+    port = int(ledger.bootstrap.rpartition(":")[2]) if ledger is not None else None
+    with Broker(folder / "broker", port) as broker:
+        past.begin(folder)
         archive = folder / "archive" / str(past.sittings)
         archive.mkdir(parents=True)
         jvm = make_archive(archive, broker.bootstrap, *KINDS)

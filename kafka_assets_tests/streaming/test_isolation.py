@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 import kafka_assets as ka
@@ -15,8 +17,9 @@ from kafka_assets.operations.letters import Filter
 from kafka_assets.operations.replay import replay
 from kafka_assets.settings import Settings
 from kafka_assets.streaming import isolation
-from kafka_assets.streaming.run import run_table
-from kafka_assets_tests.helpers import graph_of
+from kafka_assets.streaming.plan import plan_table
+from kafka_assets.streaming.run import run_graph, run_table
+from kafka_assets_tests.helpers import create_topic, graph_of, produce
 from kafka_assets_tests.pipeline import Pipeline, event
 
 if TYPE_CHECKING:
@@ -86,6 +89,9 @@ def test_a_function_that_raises_on_most_rows_fails_and_nothing_is_committed(
         pipeline.run()
     assert pipeline.rows("clean", "id") == []
     assert pipeline.letters("offset") == []
+
+
+SOURCE = "struct<topic: string, partition: int, offset: bigint, timestamp: timestamp>"
 
 
 def undecoded(pipeline: Pipeline, divide: Any) -> Graph:
@@ -162,22 +168,88 @@ def test_a_row_on_which_a_function_without_a_schema_raises_becomes_a_dead_letter
     assert said == {"positive: x > 0": 2}
 
 
-def test_a_function_that_keeps_state_is_not_given_its_batches_one_by_one(
-    pipeline: Pipeline,
+def number(rows: Any) -> Any:
+    return rows.withColumn("x", F.col("value").cast("string").cast("int"))
+
+
+def once_each(rows: Any) -> Any:
+    return rows.withWatermark("timestamp", "1 hour").dropDuplicatesWithinWatermark(["key"])
+
+
+def beside_itself(rows: Any) -> Any:
+    right = rows.select(F.col("offset").alias("same"), F.col("timestamp").alias("at"))
+    return rows.join(right, F.expr("offset = same AND timestamp = at")).drop("same", "at")
+
+
+@pytest.mark.parametrize("function", [once_each, beside_itself])
+def test_a_function_that_puts_rows_beside_others_is_not_given_its_batches_one_by_one(
+    pipeline: Pipeline, function: Any
 ) -> None:
     events = ka.kafka_topic(pipeline.topic, name="events")
 
     @ka.streaming_table(layer="bronze")
     @ka.expect_or_drop("positive", "x > 0")
     def raw(events: Any) -> Any:
-        x = F.col("value").cast("string").cast("int")
-        seen = events.withWatermark("timestamp", "1 hour")
-        return seen.dropDuplicatesWithinWatermark(["key"]).withColumn("x", x)
+        return number(function(events))
 
     pipeline.graph = graph_of(pipeline.settings, events, raw)
-    pipeline.produce(b"no number")
-    with pytest.raises(RunFailed, match="CAST_INVALID_INPUT"):
-        pipeline.run()
+    assert not plan_table(pipeline.graph.tables["raw"], pipeline.spark).alone
+
+
+def test_a_function_that_looks_at_each_row_by_itself_may_be_given_its_batches_one_by_one(
+    pipeline: Pipeline,
+) -> None:
+    events = ka.kafka_topic(pipeline.topic, name="events")
+
+    @ka.temporary_view()
+    def numbers(events: Any) -> Any:
+        return number(events)
+
+    @ka.streaming_table(layer="bronze")
+    @ka.expect_or_drop("positive", "x > 0")
+    def raw(numbers: Any) -> Any:
+        # An operator's name as a column's.
+        return numbers.withColumn("Aggregate", F.lit("GlobalLimit"))
+
+    @ka.streaming_table(layer="silver", reads={"raw": "static"})
+    @ka.expect_or_drop("positive", "x > 0")
+    def looks_up(numbers: Any, raw: Any) -> Any:
+        return numbers.join(raw.select("key"), "key")
+
+    pipeline.graph = graph_of(pipeline.settings, events, numbers, raw, looks_up)
+    alone = {n: plan_table(t, pipeline.spark).alone for n, t in pipeline.graph.tables.items()}
+    assert alone == {"raw": True, "looks_up": False}
+
+
+def test_rows_that_name_no_record_are_kept_beside_one_that_raises(
+    spark: SparkSession, settings: Settings, topic_name: str, tmp_path: Path
+) -> None:
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing/1.json").write_text('{"x": 4}')
+    create_topic(settings.kafka.bootstrap_servers, topic_name)
+    produce(settings.kafka.bootstrap_servers, topic_name, [b"5", b"0"])
+    events = ka.kafka_topic(topic_name, name="events")
+    past = ka.file_source("past", str(tmp_path / "landing"), format="json", schema="x INT")
+    everything = ka.create_streaming_table("everything", layer="bronze")
+
+    @ka.append_flow(target="everything")
+    def live(events: Any) -> Any:
+        source = F.struct("topic", "partition", "offset", "timestamp").alias("_source")
+        return events.select(source, F.col("value").cast("string").cast("int").alias("x"))
+
+    @ka.append_flow(target="everything")
+    def old(past: Any) -> Any:
+        return past.select(F.expr("NULL").cast(SOURCE).alias("_source"), "x")
+
+    @ka.streaming_table(layer="silver")
+    @ka.expect_or_drop("positive", "x > 0")
+    def shares(everything: Any) -> Any:
+        return everything.withColumn("share", 100 / F.col("x"))
+
+    graph = graph_of(settings, events, past, everything, live, old, shares)
+    run_graph(graph, spark, settings)
+    found = DeltaTable(graph.tables["shares"].path).to_pyarrow_table().to_pylist()
+    assert sorted(row["share"] for row in found) == [20.0, 25.0]
 
 
 def test_a_table_without_dead_letters_says_how_its_rows_could_become_some(
@@ -193,7 +265,7 @@ def test_a_table_without_dead_letters_says_how_its_rows_could_become_some(
     pipeline.produce(b"no number")
     with pytest.raises(RunFailed, match="CAST_INVALID_INPUT") as failed:
         pipeline.run()
-    assert "expect_or_drop" in str(failed.value.fix)
+    assert "schema=" in str(failed.value.fix)
 
 
 def guarded(pipeline: Pipeline, **limits: Any) -> Settings:
