@@ -42,7 +42,7 @@ class Result:
         amounts, again = self.past.amounts, self.past.sittings > 1
         kills = "" if amounts == FULL else f" KILLS={amounts.random}"
         minutes = f" MINUTES={self.limit:.0f}" if self.cut or again else ""
-        return f"make soak{kills}{minutes}{' FOLDER=...' if again else ''}"
+        return f"make soak{kills}{minutes}"
 
 
 def write_table(result: Result) -> None:

@@ -76,8 +76,8 @@ class Soak:
 
     def run(self, minutes: float) -> Verdict:
         """Deal the strokes, as far as time allows, and judge the tables as a whole at the end."""
-        deadline = time.monotonic() + minutes * 60
         self._judge(self.siege.recover(*ALL, whole=False), "first run")
+        deadline = time.monotonic() + minutes * 60
         strokes, done = self.strokes(), self.past.done
         for number, (name, stroke) in enumerate(strokes[done.total() :], done.total() + 1):
             if time.monotonic() > deadline:
@@ -191,11 +191,11 @@ def main() -> None:
     result = Result(past, arguments.minutes, planned, verdict)
     minutes = past.seconds / 60
     print(f"{verdict}; {past.failures} runs failed and were tried again; {minutes:.0f} min")
-    write_table(result)
     if result.cut and arguments.folder is not None:
         past.keep(folder)
-        print(f"to go on: make soak FOLDER={folder} with the same KILLS")
+        print(f"to go on, and to write the table at the end: {result.command} FOLDER={folder}")
     else:
+        write_table(result)
         shutil.rmtree(folder)
 
 
