@@ -15,18 +15,12 @@ import pytest
 
 from kafka_assets.demo.broker import Broker
 from kafka_assets.settings import KafkaSettings, Settings, SparkSettings
+from kafka_assets_tests.helpers import QUICK_JVM
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SLOW_FIXTURES = ("spark", "broker")
-
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
-"""Tests see each line of Spark a few times: to optimize it was half of their CPU time.
-
-The room for code is given because the JVM would else take a fifth of it for such a compiler, fill
-it, and stop compiling.
-"""
 
 # For each JVM that a test starts, through whatever process: Java's launcher reads it.
 os.environ.setdefault("JDK_JAVA_OPTIONS", QUICK_JVM)

@@ -15,6 +15,13 @@ from kafka_assets.declarations import Table, Topic
 from kafka_assets.graph import Graph, build_graph
 from kafka_assets.settings import Settings
 
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+"""Tests see each line of Spark a few times: to optimize it was half of their CPU time.
+
+The room for code is given because the JVM would else take a fifth of it for such a compiler, fill
+it, and stop compiling.
+"""
+
 Send = Callable[..., None]
 """Sends events to one of two topics: `send("web", ("a", 1))`."""
 

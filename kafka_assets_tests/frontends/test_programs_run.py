@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -83,6 +84,29 @@ def test_a_medallion_program_runs_unchanged_and_again(
         5.0,
     ]
     assert program.rows("top_customers", "customer_id", "spent") == [("c1", 15.0), (None, 20.0)]
+
+
+def test_a_row_on_which_a_programs_function_raises_is_a_dead_letter_with_its_record(
+    spark: SparkSession, settings: Settings, tmp_path: Path, topic_name: str
+) -> None:
+    (tmp_path / "numbers.py").write_text(
+        "import dlt\nfrom pyspark.sql.functions import col\n"
+        "@dlt.table\n@dlt.expect_or_drop('positive', 'x > 0')\n"
+        "def numbers():\n"
+        "    rows = spark.readStream.format('kafka').option('kafka.bootstrap.servers', 'b:9092')\n"
+        f"    rows = rows.option('subscribe', '{topic_name}').load()\n"
+        "    return rows.select(col('value').cast('string').cast('int').alias('x'))\n"
+    )
+    program = Run(spark, settings, str(tmp_path / "numbers.py"))
+    create_topic(settings.kafka.bootstrap_servers, topic_name)
+    produce(settings.kafka.bootstrap_servers, topic_name, [b"1", b"one", b"-1"])
+    program.run()
+    assert program.rows("numbers", "x") == [(1,)]
+    letters = program.graph.tables["numbers"].dead_letters_path
+    assert _rows(letters, "offset", "value", "row") == [
+        (1, b"one", None),
+        (None, None, '{"x":-1}'),
+    ]
 
 
 @pytest.mark.verify

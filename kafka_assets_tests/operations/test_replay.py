@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 import kafka_assets as ka
 from kafka_assets.errors import LeaseHeld, OperationRefused
 from kafka_assets.graph import Graph
-from kafka_assets.operations import letters, replay
+from kafka_assets.operations import attempt, letters, replay
 from kafka_assets.operations.letters import Filter
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.lease import lease
@@ -33,8 +33,8 @@ def pipeline(spark: SparkSession, settings: Settings, topic_name: str) -> Pipeli
     return pipeline
 
 
-def with_silver(pipeline: Pipeline, rule: str, *, lenient: bool = False) -> Graph:
-    """The same silver table after somebody corrected its rule or its schema."""
+def with_silver(pipeline: Pipeline, rule: str, *more: Any, lenient: bool = False) -> Graph:
+    """The same silver table after somebody corrected its rule or its schema, and more tables."""
     events = ka.kafka_topic(pipeline.topic, name="events")
     options = ka.JsonOptions(missing_required="null" if lenient else "dead_letter")
 
@@ -47,7 +47,7 @@ def with_silver(pipeline: Pipeline, rule: str, *, lenient: bool = False) -> Grap
     def clean(raw: Any) -> Any:
         return raw.withColumn("hour", F.date_trunc("hour", "at"))
 
-    return graph_of(pipeline.settings, events, raw, clean)
+    return graph_of(pipeline.settings, events, raw, clean, *more)
 
 
 def again(pipeline: Pipeline, wanted: Filter | None = None, **options: Any) -> replay.ReplayReport:
@@ -126,7 +126,7 @@ def killed_before(
     wanted: Filter | None = None,
 ) -> None:
     """A replay whose process ends before it marks letters as `step`, or writes."""
-    mark, write = letters.mark, replay._Attempt.write
+    mark, write = letters.mark, attempt.Attempt.write
 
     def dying_mark(node: Any, found: Any, status: str, **details: Any) -> None:
         if status == step:
@@ -140,7 +140,7 @@ def killed_before(
 
     with monkeypatch.context() as patched:
         patched.setattr(replay, "mark", dying_mark)
-        patched.setattr(replay._Attempt, "write", dying_write)
+        patched.setattr(attempt.Attempt, "write", dying_write)
         with pytest.raises(Killed):
             again(pipeline, wanted)
 
@@ -171,7 +171,7 @@ def test_without_its_protections_a_replay_that_died_would_write_twice(
     killed_before("replayed", monkeypatch, pipeline)
     node = pipeline.graph.tables["clean"]
     letters.mark(node, letters.find(node, Filter(statuses=("replaying",))), "open")
-    monkeypatch.setattr(replay._Attempt, "_written", lambda self, records: set())
+    monkeypatch.setattr(attempt.Attempt, "_written", lambda self, records: set())
     again(pipeline)
     assert pipeline.rows("clean", "id").count(("b",)) == 2
 
@@ -216,25 +216,13 @@ def test_letters_of_a_table_that_is_being_written_are_left_alone(pipeline: Pipel
 
 def test_letters_of_a_table_that_looks_things_up_elsewhere_are_replayed(pipeline: Pipeline) -> None:
     def looking_up(rule: str) -> Graph:
-        events = ka.kafka_topic(pipeline.topic, name="events")
-
-        @ka.streaming_table(layer="bronze")
-        def raw(events: Any) -> Any:
-            return events
-
-        @ka.streaming_table(layer="silver", schema="event.ddl")
-        @ka.expect_or_drop("positive", "x > 0")
-        def clean(raw: Any) -> Any:
-            return raw.withColumn("hour", F.date_trunc("hour", "at"))
-
         @ka.streaming_table(layer="gold", reads={"raw": "static"})
         @ka.expect_or_drop("small", rule)
         def sized(clean: Any, raw: Any) -> Any:
-            return clean.join(
-                raw.select(F.expr("offset AS o"), "key"), F.expr("_source.offset = o")
-            )
+            records = raw.selectExpr("offset AS o", "key")
+            return clean.join(records, F.expr("_source.offset = o"))
 
-        return graph_of(pipeline.settings, events, raw, clean, sized)
+        return with_silver(pipeline, "x > 0", sized)
 
     pipeline.graph = looking_up("x < 2")
     pipeline.run("sized")
@@ -244,3 +232,18 @@ def test_letters_of_a_table_that_looks_things_up_elsewhere_are_replayed(pipeline
     report = replay.replay(node, pipeline.spark, pipeline.settings, by="me")
     assert (report.tried, report.replayed, report.rows) == (1, 1, 1)
     assert pipeline.rows("sized", "id") == [("a",), ("c",)]
+
+
+def test_letters_of_a_table_of_several_streams_are_refused(pipeline: Pipeline) -> None:
+    @ka.streaming_table(layer="gold")
+    @ka.expect_or_drop("small", "x < 2")
+    def twice(clean: Any, mended: Any) -> Any:
+        return clean.unionByName(mended)
+
+    @ka.streaming_table(layer="silver", schema="event.ddl")
+    def mended(raw: Any) -> Any:
+        return raw.withColumn("hour", F.date_trunc("hour", "at"))
+
+    node = with_silver(pipeline, "x > 0", mended, twice).tables["twice"]
+    with pytest.raises(OperationRefused, match="reads several streams"):
+        replay.replay(node, pipeline.spark, pipeline.settings, by="me")

@@ -16,15 +16,12 @@ from pyspark.sql import functions as F
 import kafka_assets as ka
 from kafka_assets.graph import Graph
 from kafka_assets.settings import KafkaSettings, Settings, SparkSettings
-from kafka_assets_tests.helpers import graph_of
+from kafka_assets_tests.helpers import QUICK_JVM, graph_of
 from kafka_assets_tests.reliability.judge import STRICT_RULE
 from kafka_assets_tests.reliability.kinds import declare
 from kafka_assets_tests.reliability.ledger import STRICT_BELOW
 
 SCHEMA = "id BIGINT NOT NULL, x INT, at TIMESTAMP"
-
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
-"""A JVM that lives for seconds gains more from starting soon than from optimized code."""
 
 
 def settings_for(
@@ -52,7 +49,7 @@ def settings_for(
             master="local[2]",
             driver_memory="1g",
             conf={
-                "spark.driver.extraJavaOptions": " ".join((QUICK_JVM, *jvm)),
+                "spark.driver.extraJavaOptions": " ".join((QUICK_JVM, "-XX:+UseSerialGC", *jvm)),
                 "spark.executor.extraJavaOptions": "-XX:+UseSerialGC",
             },
         ),

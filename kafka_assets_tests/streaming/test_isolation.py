@@ -168,6 +168,27 @@ def test_a_row_on_which_a_function_without_a_schema_raises_becomes_a_dead_letter
     assert said == {"positive: x > 0": 2}
 
 
+def test_the_bytes_of_a_record_are_kept_also_where_bronze_made_text_of_them(
+    pipeline: Pipeline,
+) -> None:
+    events = ka.kafka_topic(pipeline.topic, name="events")
+
+    @ka.streaming_table(layer="bronze")
+    def raw(events: Any) -> Any:
+        return events.withColumn("value", F.col("value").cast("string"))
+
+    @ka.streaming_table(layer="silver")
+    @ka.expect_or_drop("positive", "x > 0")
+    def clean(raw: Any) -> Any:
+        return number(raw)
+
+    pipeline.graph = graph_of(pipeline.settings, events, raw, clean)
+    pipeline.produce(b"1", b"one", b"-1")
+    pipeline.run()
+    assert pipeline.rows("clean", "x") == [(1,)]
+    assert pipeline.letters("offset", "value") == [(1, b"one"), (2, b"-1")]
+
+
 def number(rows: Any) -> Any:
     return rows.withColumn("x", F.col("value").cast("string").cast("int"))
 
