@@ -62,15 +62,22 @@ def test_a_path_without_a_beginning_lies_in_the_lake_and_text_that_does_not_fit_
     assert graph(tmp_path, path="s3://x/y", schema="id INT").files["arrived"].path == "s3://x/y"
 
 
-def test_only_a_streaming_table_reads_files(tmp_path: Path) -> None:
-    arrived = ka.file_source("arrived", "landing", format="text")
+def test_a_windowed_table_reads_no_files_and_a_view_reads_them_as_they_are(tmp_path: Path) -> None:
+    arrived = ka.file_source("arrived", "landing", format="binaryFile")
+
+    @ka.windowed_table(layer="gold", event_time="modificationTime", window="1 hour")
+    def hourly(arrived: Any) -> Any:
+        return arrived.groupBy("path").count()
 
     @ka.materialized_view(layer="gold")
-    def lines(arrived: Any) -> Any:
-        return arrived
+    def names(arrived: Any) -> Any:
+        return arrived.select("path")
 
-    with pytest.raises(DeclarationError, match="materialized view cannot read the files 'arrived'"):
-        graph_of(Settings(lake=str(tmp_path)), arrived, lines)
+    settings = Settings(lake=str(tmp_path))
+    with pytest.raises(DeclarationError, match="windowed table cannot read the files 'arrived'"):
+        graph_of(settings, arrived, hourly)
+    (one,) = graph_of(settings, arrived, names).tables["names"].inputs
+    assert (one.source.name, one.read) == ("arrived", "static")
 
 
 def test_other_columns_change_the_code_version_of_the_readers(tmp_path: Path) -> None:

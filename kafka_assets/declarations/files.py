@@ -88,7 +88,9 @@ def file_source(
 
     A table that reads it gets the rows of each file once. A file that is overwritten under its own
     name is not read again. One that goes before it was read, or while the run reads, is named by
-    an error: Spark alone would pass over it.
+    an error: Spark alone would pass over it. A materialized view gets the rows of all files that
+    are there, and is computed anew when they change; a stream that looks them up
+    (`reads={"name": "static"}`) gets those that are there when its run starts.
 
     Args:
         name: Its name in the graph, by which functions have it as a parameter.

@@ -122,8 +122,10 @@ def _refuse_inputs(node: Node) -> None:
 
 
 def _refuse_source(node: Node, source: Topic | Files, read: Read) -> None:
-    """Records and files are read once, by a table that keeps their rows."""
+    """Records, and files as a stream, are read once, by a table that keeps their rows."""
     if node.table.kind in ("streaming_table", "sink") and read == "stream":
+        return
+    if isinstance(source, Files) and read == "static":
         return
     what = "topic" if isinstance(source, Topic) else "files"
     raise _error(

@@ -154,6 +154,18 @@ def chains_of(graph: Graph) -> tuple[TopicChain, ...]:
 
 
 def folder_chains_of(graph: Graph) -> tuple[FolderChain, ...]:
-    """One chain for each folder that a table reads."""
-    chains = (FolderChain(files, graph.downstream_of(name)) for name, files in graph.files.items())
+    """One chain for each folder whose files bring a table new rows."""
+    chains = (FolderChain(files, _moved_by(files, graph)) for files in graph.files.values())
     return tuple(chain for chain in chains if chain.tables)
+
+
+def _moved_by(files: Files, graph: Graph) -> tuple[Node, ...]:
+    """The tables that change with a folder: a stream that only looks it up has no new rows."""
+    first = {
+        node.name
+        for node in graph.tables.values()
+        for one in node.inputs
+        if one.source is files and (one.read != "static" or not node.streams)
+    }
+    after = {node.name for name in first for node in graph.downstream_of(name)}
+    return tuple(node for node in graph.tables.values() if node.name in first | after)

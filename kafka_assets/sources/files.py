@@ -69,6 +69,17 @@ def read_stream(session: SparkSession, source: Files) -> DataFrame:
     return frame
 
 
+def read_all(session: SparkSession, source: Files) -> DataFrame:
+    """The rows of all files that a source's folder holds now.
+
+    Args:
+        session: Where they are read.
+        source: The source.
+    """
+    frame: DataFrame = _reader(session.read, source).load(source.path)
+    return frame
+
+
 def empty_frame(session: SparkSession, source: Files) -> DataFrame:
     """A frame without rows that has the columns of the source, the hidden ones too.
 

@@ -164,7 +164,8 @@ def _read(run: Run, position: fence.Position, upstream: Source, how: Read) -> Da
             most = min(HELD_RECORDS, run.settings.kafka.max_offsets_per_trigger)
         return read_stream(run.session, upstream, run.settings.kafka, most=most)
     if isinstance(upstream, Files):
-        return files.read_stream(run.session, upstream)
+        read = files.read_all if how == "static" else files.read_stream
+        return read(run.session, upstream)
     if how == "static":
         return run.session.read.format("delta").load(upstream.path)
     reader = run.session.readStream.format("delta")

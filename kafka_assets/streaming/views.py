@@ -1,5 +1,7 @@
 """A materialized view: computed whole from pinned versions of its upstreams, when one changed.
 
+Folders of files have no versions: they are read as they are, and their listing says what changed.
+
 There is no stream and no checkpoint: the versions that a view was made from stand in its last
 commit, and the commit replaces the whole table at once.
 """
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafka_assets.declarations import Topic
 from kafka_assets.graph import Files, Node
+from kafka_assets.sources import files
 from kafka_assets.streaming import batch
 from kafka_assets.streaming.dead_letters import letters_app_id
 from kafka_assets.streaming.expectations import checked
@@ -36,9 +39,16 @@ def run_view(node: Node, session: SparkSession, spec: BatchSpec, table: LakeTabl
     """
     from pyspark.errors import PySparkException
 
-    sources = [one.source for one in node.inputs if not isinstance(one.source, Topic | Files)]
-    upstreams = {source.name: LakeTable.existing(source.path) for source in sources}
-    made_from = {name: up.data_version for name, up in upstreams.items()}
+    sources = [one.source for one in node.inputs]
+    folders = {source.name: source for source in sources if isinstance(source, Files)}
+    upstreams = {
+        source.name: LakeTable.existing(source.path)
+        for source in sources
+        if not isinstance(source, Topic | Files)
+    }
+    made_from: dict[str, str] = {name: up.data_version for name, up in upstreams.items()}
+    # Listed before they are read: a file that comes in between makes the next run compute again.
+    made_from |= {name: files.state_of(folder).version for name, folder in folders.items()}
     last = next((c for c in table.commits() if "made_from" in c.info), None)
     newest = table.last_change
     # Rows that somebody took away since are to come back.
@@ -54,6 +64,7 @@ def run_view(node: Node, session: SparkSession, spec: BatchSpec, table: LakeTabl
         name: session.read.format("delta").option("versionAsOf", up.version).load(up.path)
         for name, up in upstreams.items()
     }
+    pinned |= {name: files.read_all(session, folder) for name, folder in folders.items()}
     frames = node.frames(lambda source, how: pinned[source.name]).values()
     who = {
         "query_id": f"view-{table.table_id}",

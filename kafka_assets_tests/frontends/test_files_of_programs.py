@@ -45,11 +45,14 @@ def notes(loaded: LoadedProgram) -> list[str]:
 def test_a_program_with_auto_loader_becomes_a_file_source_and_its_tables(tmp_path: Path) -> None:
     loaded = load("autoloader_orders.py", conf={"landing": "/landing"})
     assert tables(loaded) == {
+        "items": "bronze materialized_view",
         "orders_bronze": "bronze streaming_table",
         "orders_silver": "silver streaming_table",
         "revenue": "gold materialized_view",
     }
     assert edges(loaded) == {
+        ("items_csv", "items"),
+        ("items", "revenue"),
         ("orders", "orders_bronze"),
         ("orders_bronze", "orders_silver"),
         ("orders_silver", "revenue"),
@@ -63,11 +66,29 @@ def test_a_program_with_auto_loader_becomes_a_file_source_and_its_tables(tmp_pat
         "lines:array<struct<item:string,price:decimal(9,2)>>,_rescued_data:string>"
     )
     assert notes(loaded) == [
-        "44: cloudFiles.schemaLocation='/landing/_schemas' is not needed here: the schema says "
+        "37: inferSchema='true' is not needed here: the schema says which columns there are",
+        "51: cloudFiles.schemaLocation='/landing/_schemas' is not needed here: the schema says "
         "which columns there are",
-        "44: rescuedDataColumn='_rescued_data' is not needed here: the column '_rescued_data' is "
+        "51: rescuedDataColumn='_rescued_data' is not needed here: the column '_rescued_data' is "
         "always there",
     ]
+
+
+def test_a_table_that_only_looks_files_up_does_not_begin_there(tmp_path: Path) -> None:
+    loaded = written(
+        tmp_path,
+        START + f"@dlt.table\ndef raw(): return {JSON}.load('/in')\n"
+        '@dlt.table\ndef named(): return dlt.read_stream("raw").join('
+        'spark.read.schema("id INT").json("/names"), "id")\n'
+        '@dlt.table\ndef both(): return dlt.read("raw").join('
+        'spark.read.schema("id INT").json("/names"), "id")\n',
+    )
+    assert tables(loaded) == {
+        "raw": "bronze streaming_table",
+        "named": "silver streaming_table",
+        "both": "gold materialized_view",
+    }
+    assert ("names", "named") in edges(loaded)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +99,10 @@ def test_a_program_with_auto_loader_becomes_a_file_source_and_its_tables(tmp_pat
         ('spark.readStream.csv("/in", "id INT", ";")', "csv", "sep"),
         ('spark.readStream.schema("id INT").parquet("/in", pathGlobFilter="*")', "parquet", None),
         ('spark.readStream.schema("id INT").orc("/in")', "orc", ""),
+        ('spark.read.schema("id INT").parquet("/in", pathGlobFilter="*")', "parquet", None),
+        ('spark.read.csv("/in", "id INT", ";")', "csv", "sep"),
+        ('spark.read.json(["/in"], "id INT", multiLine=True)', "json", "multiLine"),
+        ('spark.read.text("/in", wholetext=True)', "text", "wholetext"),
         ('spark.readStream.text("/in", wholetext=True)', "text", "wholetext"),
         ('spark.readStream.load("/in/", format="JSON", schema="id INT")', "json", ""),
         ('spark.readStream.format("binaryFile").option("path", "/in").load()', "binaryFile", ""),
@@ -228,8 +253,8 @@ def test_an_option_that_is_not_needed_is_noted_with_its_line(
             "the schema of the files at '/in': schema: type 'VARCHAR(5)' is not supported",
         ),
         (
-            'spark.read.schema("id INT").json("/in")',
-            "reads 'json' files as a batch (spark.read)",
+            'spark.read.schema("id INT").json(["/in", "/other"])',
+            "reads files of 2 folders at once",
         ),
     ],
 )
@@ -360,9 +385,11 @@ def test_a_function_that_wants_rows_reads_the_same_files_by_its_text(tmp_path: P
 
 
 def test_a_reader_at_the_top_that_no_table_uses_is_a_note(tmp_path: Path) -> None:
-    text = f"{START}sample = spark.read.json('/in')\n{program(JSON + '.load(chr(47))')}"
+    text = f"{START}sample = spark.read.jdbc('j', 't')\n{program(JSON + '.load(chr(47))')}"
     loaded = written(tmp_path, text)
-    assert notes(loaded) == ["3: reads 'json' files as a batch (spark.read); no table uses it"]
+    assert notes(loaded) == [
+        "3: reads the source 'jdbc', which kafka_assets has no reader for; no table uses it"
+    ]
     assert [one.name for one in loaded.files.values()] == ["files"]
 
 

@@ -219,7 +219,7 @@ def test_the_command_fails_with_each_line_that_cannot_be_mapped(tmp_path: Path) 
         check=False,
     )
     assert done.returncode == 1
-    assert f"{file}:3: reads 'json' files as a batch" in done.stderr
+    assert f"{file}:3: reads the json files at '/x' without a schema" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -34,7 +34,7 @@ def test_every_problem_is_named_with_its_own_line(tmp_path: Path) -> None:
         "program.py:11: the table '[no value of no.such.key]' depends on 'no.such.key', which has "
         "no value",
         "program.py:6: reads files, and cloudFiles.format is not set",
-        "program.py:8: reads 'csv' files as a batch (spark.read)",
+        "program.py:8: reads the csv files at '/in.csv' without a schema",
     ]
 
 

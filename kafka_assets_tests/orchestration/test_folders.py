@@ -14,7 +14,7 @@ from kafka_assets.errors import RunFailed
 from kafka_assets.graph import Graph, Node
 from kafka_assets.orchestration.build import graph_defs
 from kafka_assets.orchestration.folders import new_files_sensor
-from kafka_assets.orchestration.names import files_key
+from kafka_assets.orchestration.names import files_key, folder_chains_of
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.report import RunReport
 from kafka_assets_tests.helpers import graph_of
@@ -91,6 +91,32 @@ def test_a_new_file_starts_all_tables_below_its_folder_and_nothing_else_does(
     assert folder.tick() == ([], "arrived: 1 files, none of them new")
     folder.put("2.txt")
     assert len(folder.tick()[0]) == 1
+
+
+def test_a_new_file_computes_the_views_of_its_folder_and_starts_no_stream_that_looks_it_up(
+    tmp_path: Path,
+) -> None:
+    arrived = ka.file_source("arrived", "landing", format="text")
+    codes = ka.file_source("codes", "codes", format="text")
+
+    @ka.streaming_table(layer="bronze", reads={"codes": "static"})
+    def raw(arrived: Any, codes: Any) -> Any:
+        return arrived.join(codes, "value")
+
+    @ka.materialized_view(layer="gold")
+    def known(codes: Any) -> Any:
+        return codes
+
+    @ka.materialized_view(layer="gold")
+    def shown(raw: Any, known: Any) -> Any:
+        return raw.join(known, "value")
+
+    graph = graph_of(Settings(lake=str(tmp_path)), arrived, codes, raw, known, shown)
+    chains = {chain.name: [node.name for node in chain.tables] for chain in folder_chains_of(graph)}
+    assert {name: sorted(tables) for name, tables in chains.items()} == {
+        "arrived": ["raw", "shown"],
+        "codes": ["known", "shown"],
+    }
 
 
 def test_the_folders_asset_has_a_version_for_each_state_of_its_files(folder: Folder) -> None:

@@ -97,6 +97,65 @@ def test_each_file_is_read_once_and_rows_that_do_not_fit_are_kept_as_text(
     }
 
 
+def test_a_view_over_files_is_computed_when_they_change_and_not_otherwise(
+    spark: SparkSession, settings: Settings, landing: Path
+) -> None:
+    arrived = ka.file_source("arrived", str(landing), format="json", schema=COLUMNS)
+
+    @ka.materialized_view(layer="gold")
+    @ka.expect("fits", "_rescued_data IS NULL")
+    def latest(arrived: Any) -> Any:
+        return arrived.select("*", "_metadata.file_name")
+
+    graph = graph_of(settings, arrived, latest)
+    put(landing, "1.json", '{"id": "a", "x": 1}', '{"id": "b", "x": "many"}')
+    (broken,) = run_graph(graph, spark, settings)["latest"].rules
+    assert broken.broken == 1
+    version = DeltaTable(graph.tables["latest"].path).version()
+    run_graph(graph, spark, settings)
+    assert DeltaTable(graph.tables["latest"].path).version() == version
+    gone = put(landing, "2.json", '{"id": "c", "x": 2}')
+    run_graph(graph, spark, settings)
+    assert rows(graph.tables["latest"].path, "id", "x", "file_name") == [
+        ("a", 1, "1.json"),
+        ("b", None, "1.json"),
+        ("c", 2, "2.json"),
+    ]
+    gone.unlink()
+    run_graph(graph, spark, settings)
+    assert rows(graph.tables["latest"].path, "id") == [("a",), ("b",)]
+
+
+def test_a_stream_looks_up_files_as_they_are_when_its_run_starts(
+    spark: SparkSession, settings: Settings, landing: Path, tmp_path: Path
+) -> None:
+    codes = tmp_path / "codes"
+    codes.mkdir()
+    put(codes, "codes.csv", "id,name", "a,first")
+    arrived = ka.file_source("arrived", str(landing), format="json", schema=COLUMNS)
+    options = {"header": True}
+    named = ka.file_source(
+        "named", str(codes), format="csv", schema="id STRING, name STRING", options=options
+    )
+
+    @ka.streaming_table(layer="bronze", reads={"named": "static"})
+    def raw(arrived: Any, named: Any) -> Any:
+        return arrived.join(named.drop("_rescued_data"), "id", "left").select("id", "name")
+
+    graph = graph_of(settings, arrived, named, raw)
+    put(landing, "1.json", '{"id": "a"}', '{"id": "b"}')
+    run_graph(graph, spark, settings)
+    put(codes, "more.csv", "id,name", "b,second")
+    assert run_graph(graph, spark, settings)["raw"].kept == 0
+    put(landing, "2.json", '{"id": "b"}')
+    run_graph(graph, spark, settings)
+    assert rows(graph.tables["raw"].path, "id", "name") == [
+        ("a", "first"),
+        ("b", "second"),
+        ("b", None),
+    ]
+
+
 def test_a_file_that_is_older_than_those_read_before_is_read_too(
     spark: SparkSession, settings: Settings, landing: Path
 ) -> None:

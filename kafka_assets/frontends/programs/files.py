@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafka_assets.declarations import RESCUED, file_source
+from kafka_assets.declarations import RESCUED, Read, file_source
 from kafka_assets.declarations.files import FIXED, FORMATS, RESCUES
 from kafka_assets.declarations.places import written_at
 from kafka_assets.errors import DeclarationError
@@ -29,25 +29,19 @@ _FORMAT = f"{file_options.AUTO_LOADER}.format"
 
 def files(registry: Registry, asked: Asked) -> Source | None:
     """The folder of a reader of files; None when it was refused."""
-    if not asked.streaming:
-        registry.problem(
-            f"reads {asked.format!r} files as a batch (spark.read)",
-            "read them with spark.readStream into a streaming table, and read that",
-            asked.place,
-        )
-        return None
+    how: Read = "stream" if asked.streaming else "static"
     reader = _Files(registry, asked)
     path, format = reader.path(), reader.format()
     if path is None or format is None:
         return None
     if MARK in path:
         # Whoever is given this source refuses it.
-        return Source(path, "files", "stream", asked.place)
+        return Source(path, "files", how, asked.place)
     options, schema = reader.options(format), reader.schema(format, path)
     if reader.refused:
         return None
     read = FilesRead(format, schema, tuple(sorted(options.items())))
-    return Source(path, "files", "stream", asked.place, files=read)
+    return Source(path, "files", how, asked.place, files=read)
 
 
 def same_path(path: str) -> str:
@@ -73,6 +67,12 @@ class _Files:
     def path(self) -> str | None:
         """The folder; None when there is none that can be read here."""
         path = self._asked.path
+        if isinstance(path, list | tuple) and path:
+            self._refuse(
+                f"reads files of {len(path)} folders at once",
+                "read each in a table or append_flow of its own, or one pattern such as /in/*",
+            )
+            return None
         if not isinstance(path, str) or not path:
             self._refuse("reads files and names no folder", 'write .load("/folder")')
             return None

@@ -44,6 +44,14 @@ class Inputs:
         return tuple((name, self.sources.get(name)) for name in self.reads)
 
     @property
+    def begins_here(self) -> bool:
+        """Whether its rows come from topics or files: looking something up there is not enough."""
+        streamed = {name for name, how in self.reads.items() if how != "static"}
+        if streamed:
+            return not streamed.isdisjoint(self.sources)
+        return bool(self.reads) and self.reads.keys() <= self.sources.keys()
+
+    @property
     def reads_topics(self) -> bool:
         """Whether a topic is among it."""
         return any(kind == "topic" for kind, _ in self.sources.values())
@@ -95,8 +103,8 @@ class Reads:
         return self.of(flow.function, flow.target)
 
     def reading_sources(self, inputs: Inputs, views: Mapping[str, Dataset]) -> Iterator[Inputs]:
-        """Itself where topics or files are read directly, and views through which they are."""
-        if inputs.sources:
+        """Itself where its rows come from topics or files, and views through which they do."""
+        if inputs.begins_here:
             yield inputs
         for name in inputs.reads:
             if name in views:

@@ -78,15 +78,18 @@ class Reader:
     def _asked(
         self, word: str, arguments: tuple[Any, ...], named: Mapping[str, Any], place: Place
     ) -> Asked:
+        from pyspark.sql import DataFrameReader
         from pyspark.sql.streaming import DataStreamReader
 
         given: dict[str, Any] = {}
-        if self._streaming or word == "load":
-            ends = inspect.signature(getattr(DataStreamReader, word))
-            bound = ends.bind(self, *arguments, **named).arguments
-            given = {name: value for name, value in bound.items() if value is not None}
+        if word != "jdbc":
+            reader = DataStreamReader if self._streaming else DataFrameReader
+            bound = inspect.signature(getattr(reader, word)).bind(self, *arguments, **named)
+            given = {name: value for name, value in bound.arguments.items() if value is not None}
             del given["self"]
-        path, kind = given.pop("path", None), given.pop("format", None)
+        path, kind = given.pop("paths", given.pop("path", None)), given.pop("format", None)
+        if isinstance(path, list | tuple) and len(path) == 1:
+            (path,) = path
         self._schema = given.pop("schema", self._schema)
         self.options(**given.pop("options", {}), **given)
         options = {k: v for k, v in self._options.items() if k.lower() != "path"}

@@ -50,7 +50,7 @@ class Use:
     Attributes:
         function: Runs it.
         reads: Upstream -> how it is read, where that is not as a stream.
-        source: Whether it reads a topic or files.
+        source: Whether its rows come from a topic or files.
         aggregates: Whether rows are brought together.
         most: Records of a micro-batch at most, where `read_kafka` says so.
         notes: What was taken differently.
@@ -134,7 +134,7 @@ def use_of(
             ),
         ),
         reads={} if static else {name: read for name, read in reads.items() if read != "stream"},
-        source=any(sources.has(relation) for relation in relations),
+        source=_begins_here(relations, sources),
         aggregates=query.aggregates,
         most=min((r.kafka.most for r in relations if r.kafka and r.kafka.most), default=None),
         notes=tuple(_notes(query, relations)),
@@ -148,6 +148,14 @@ def _with_streamed_topic(query: Query, static: bool) -> tuple[Relation, ...]:
     if static or len(query.relations) > 1 or not only.from_function:
         return query.relations
     return (replace(only, stream=True),)
+
+
+def _begins_here(relations: tuple[Relation, ...], sources: Sources) -> bool:
+    """Whether rows come from outside: looking something up there is not enough."""
+    streamed = [relation for relation in relations if relation.stream]
+    if streamed:
+        return any(sources.has(relation) for relation in streamed)
+    return all(sources.has(relation) for relation in relations)
 
 
 def _text(

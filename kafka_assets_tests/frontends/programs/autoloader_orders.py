@@ -32,6 +32,13 @@ ORDER = StructType(
 )
 
 
+@dlt.table(comment="What is sold, as the shop exports it each night.")
+def items():
+    return spark.read.csv(
+        f"{LANDING}/items.csv", header=True, inferSchema=True, schema="item STRING, kind STRING"
+    ).drop("_rescued_data")
+
+
 @dlt.table(comment="Orders as they were exported.", table_properties={"quality": "bronze"})
 def orders_bronze():
     return (
@@ -58,4 +65,5 @@ def orders_silver():
 @dlt.table
 def revenue():
     lines = dlt.read("orders_silver").select(F.explode("lines").alias("line"))
-    return lines.groupBy("line.item").agg(F.sum("line.price").alias("revenue"))
+    known = lines.select("line.*").join(dlt.read("items"), "item", "left")
+    return known.groupBy("item", "kind").agg(F.sum("price").alias("revenue"))

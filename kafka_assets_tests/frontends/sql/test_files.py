@@ -77,6 +77,23 @@ def test_a_folder_has_the_name_that_no_table_has_and_is_one_source_for_all_who_r
     assert names == ["orders_files", "orders", "more"]
 
 
+def test_files_are_read_as_they_are_by_a_view_and_in_a_join() -> None:
+    names = "read_files('/names', format => 'csv', schema => 'id INT', header => true)"
+    tables = load(
+        f"CREATE MATERIALIZED VIEW names_now AS SELECT * FROM {names};"
+        f"CREATE STREAMING TABLE named AS SELECT * FROM STREAM(raw) JOIN {names} n USING (id);"
+        "CREATE STREAMING TABLE first AS SELECT * FROM STREAM read_files('/in', 'text') "
+        f"JOIN {names} n ON value = id;"
+    ).declarations
+    found = {one.name: one for one in tables if isinstance(one, ka.Table)}
+    assert {name: one.layer for name, one in found.items()} == {
+        "names_now": "bronze",
+        "named": "silver",
+        "first": "bronze",
+    }
+    assert (found["named"].reads, found["names_now"].reads) == ({"names": "static"}, {})
+
+
 def test_rows_of_files_go_through_sql(
     spark: SparkSession, settings: Settings, tmp_path: Path
 ) -> None:
@@ -88,8 +105,16 @@ def test_rows_of_files_go_through_sql(
     CREATE STREAMING TABLE clean (CONSTRAINT fits EXPECT (_rescued_data IS NULL)
     ON VIOLATION DROP ROW) AS SELECT * FROM STREAM(raw);
     """
+    (tmp_path / "names.csv").write_text("id,name\na,first\n")
+    text += f"""
+    CREATE MATERIALIZED VIEW named AS SELECT c.x, n.name, n._metadata.file_name FROM clean c
+    JOIN read_files('{tmp_path}/names.csv', 'csv', schema => 'id STRING, name STRING',
+    header => true) n USING (id);
+    """
     graph = build_graph([module_of(*load(text).declarations)], settings)
     reports: Any = run_graph(graph, spark, settings)
     assert (reports["raw"].kept, reports["clean"].kept, reports["clean"].dead) == (2, 1, 1)
     (row,) = DeltaTable(graph.tables["clean"].path).to_pyarrow_table().to_pylist()
     assert (row["id"], row["x"], row["file"]) == ("a", 1, "1.json")
+    (row,) = DeltaTable(graph.tables["named"].path).to_pyarrow_table().to_pylist()
+    assert tuple(row.values()) == (1, "first", "names.csv")
