@@ -180,6 +180,19 @@ def test_expectations_on_a_plain_function_are_refused(tmp_path: Path) -> None:
     assert "which is no table" in refused(tmp_path, EVENTS, helper)
 
 
+def test_a_source_that_is_declared_twice_is_one_and_the_declaration_that_says_more_counts(
+    tmp_path: Path,
+) -> None:
+    owned = ka.kafka_topic("events", owners=["team:shop"])
+    for given in ((EVENTS, owned), (owned, EVENTS)):
+        assert graph(tmp_path, raw, *given).topics["events"].owners == ("team:shop",)
+    other = ka.kafka_topic("events", owners=["team:bank"])
+    assert "has the same name" in refused(tmp_path, raw, owned, other)
+    text = [ka.file_source("landed", "in", format=f) for f in ("text", "text", "binaryFile")]
+    assert list(graph(tmp_path, EVENTS, raw, *text[:2]).files) == ["landed"]
+    assert "has the same name" in refused(tmp_path, EVENTS, raw, *text)
+
+
 def test_one_kafka_topic_under_two_names_is_refused(tmp_path: Path) -> None:
     again = ka.kafka_topic("events", name="again")
     assert "is declared as 'events'" in refused(tmp_path, EVENTS, raw, again)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 
@@ -105,6 +105,11 @@ def _keep(
     by_name: dict[str, Declaration],
 ) -> None:
     other = by_name.setdefault(value.name, value)
+    source = Topic | FileSource
+    if isinstance(value, source) and isinstance(other, source) and _is_again(other, value):
+        # The one that says more is kept.
+        other = value = value if _says_nothing(other) else other
+        by_name[value.name] = value
     if other is not value and other != value:
         raise DeclarationError(
             f"{kind_of(value)} {value.name!r}",
@@ -122,6 +127,18 @@ def _keep(
         found.sinks[value.name] = value
     else:
         found.tables[value.name] = value
+
+
+def _is_again(one: Topic | FileSource, other: Topic | FileSource) -> bool:
+    """Whether two declarations are of one topic or folder, as two programs that read it make."""
+    if _says_nothing(one) or _says_nothing(other):
+        other = replace(other, description=one.description, owners=one.owners)
+    return replace(one, place=other.place) == other
+
+
+def _says_nothing(one: Topic | FileSource) -> bool:
+    """Whether a source has neither a description nor owners."""
+    return not (one.description or one.owners)
 
 
 def kind_of(value: Declaration) -> str:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
+from typer.testing import CliRunner, Result
 
 import kafka_assets.pipelines
+from kafka_assets.cli import app
 from kafka_assets.demo.account import account_of
 from kafka_assets.demo.events import ORDER_TOPIC, TOPICS, TRACKER_TOPIC
 from kafka_assets.demo.once import Outcome, as_table, run_once
@@ -31,9 +33,32 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def outcome(spark: SparkSession, lake: Path) -> Outcome:
-    """One pass with a tenth of bad events."""
-    return run_once(EVENTS, 0.1, 7, lake, progress=lambda line: None)
+def command(spark: SparkSession, lake: Path) -> tuple[Result, Outcome]:
+    """One pass with a tenth of bad events: what the command printed, and what it printed it of."""
+    outcomes: list[Outcome] = []
+
+    def kept(*arguments: Any, **named: Any) -> Outcome:
+        outcomes.append(run_once(*arguments, **named))
+        return outcomes[0]
+
+    options = f"--events {EVENTS} --bad-ratio 0.1 --seed 7 --lake {lake} --json"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kafka_assets.demo.once.run_once", kept)
+        result = CliRunner().invoke(app, ["demo", "--once", *options.split()])
+    return result, outcomes[0]
+
+
+@pytest.fixture(scope="module")
+def outcome(command: tuple[Result, Outcome]) -> Outcome:
+    return command[1]
+
+
+def test_the_command_prints_the_counts_as_json_and_exits_0(
+    command: tuple[Result, Outcome],
+) -> None:
+    result, outcome = command
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == json.loads(json.dumps(outcome.as_dict()))
 
 
 def test_every_record_is_in_silver_or_among_the_dead_letters(outcome: Outcome) -> None:
@@ -84,9 +109,10 @@ def test_the_outcome_reads_as_a_table_and_as_json(outcome: Outcome) -> None:
     assert plain["conservation"]["orders_silver"]["rows_read"]["holds"]
 
 
-@pytest.mark.spark
-@pytest.mark.broker
-def test_the_command_prints_json_and_exits_0(tmp_path: Path) -> None:
+@pytest.mark.verify
+def test_the_command_in_a_process_of_its_own_prints_nothing_but_json_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
     command = [sys.executable, "-m", "kafka_assets.cli", "demo", "--once", "--json"]
     done = subprocess.run(
         [*command, "--events", "50", "--bad-ratio", "0.2", "--seed", "3"],

@@ -12,6 +12,8 @@ import pytest
 
 from kafka_assets.declarations import FileSource
 from kafka_assets.frontends.programs import LoadedProgram
+from kafka_assets.graph import build_graph
+from kafka_assets.settings import Settings
 from kafka_assets_tests.frontends.shown import (
     edges,
     graph_of_program,
@@ -72,6 +74,17 @@ def test_a_program_with_auto_loader_becomes_a_file_source_and_its_tables(tmp_pat
         "51: rescuedDataColumn='_rescued_data' is not needed here: the column '_rescued_data' is "
         "always there",
     ]
+
+
+def test_two_programs_that_read_one_folder_share_it(tmp_path: Path) -> None:
+    one = written(tmp_path, program(f"{JSON}.load('/in')"))
+    two = written(tmp_path, program(f"{JSON}.load('/in')").replace("table_0", "other"))
+    settings = Settings(lake=str(tmp_path / "lake"))
+    graph = build_graph([one.as_module(), two.as_module()], settings)
+    assert {name: list(graph.tables[name].upstreams) for name in graph.tables} == {
+        "table_0": ["in"],
+        "other": ["in"],
+    }
 
 
 def test_a_table_that_only_looks_files_up_does_not_begin_there(tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -21,8 +21,11 @@ def jvm(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tu
     shutil.rmtree(folder)
 
 
-@pytest.fixture
-def siege(tmp_path: Path, broker: Broker, jvm: tuple[str, ...], topic_name: str) -> Iterator[Siege]:
-    """A topic, an empty lake and workers."""
-    with Siege(tmp_path, broker.bootstrap, topic_name, jvm=jvm) as besieged:
+@pytest.fixture(scope="module")
+def siege(
+    tmp_path_factory: pytest.TempPathFactory, broker: Broker, jvm: tuple[str, ...]
+) -> Iterator[Siege]:
+    """A topic, a lake that is empty at first, and workers, for all tests of a file."""
+    topic = f"t-{uuid.uuid4().hex[:12]}"
+    with Siege(tmp_path_factory.mktemp("siege"), broker.bootstrap, topic, jvm=jvm) as besieged:
         yield besieged

@@ -60,6 +60,8 @@ def test_of_two_processes_one_is_told_who_holds_the_table(pair: Pair) -> None:
         pair.workers[0].do("run")
         verdict = judge(pair.lake, pair.ledger)
         assert verdict.exact, verdict
+        if refused:
+            break
     assert refused, "the two never met; nothing was tested"
 
 

@@ -125,6 +125,8 @@ def test_every_kind_of_table_is_the_same_after_one_run_and_many_and_after_a_repe
 ) -> None:
     die = random.Random(11)
     for part in range(2):
+        if part:
+            assert everything.repeat_last_batches(everything.often) >= 10
         everything.send("orders", orders(die, part))
         everything.send("returns", orders(die, part)[:5])
         everything.send("customers", customers(die))
@@ -145,11 +147,6 @@ def test_every_kind_of_table_is_the_same_after_one_run_and_many_and_after_a_repe
     sent = Counter(key for key, _ in records(everything.often, f"{every_kind.PREFIX}-alerts"))
     large = [id_ for id_, _, amount, _ in often["orders"].elements() if amount > 900]
     assert sent == Counter({id_.encode(): 2 * n for id_, n in Counter(large).items()})
-    assert everything.repeat_last_batches(everything.often) >= 10
-    everything.run(everything.often)
-    again = everything.content(everything.often)
-    for table in SAME_COLUMNS:
-        assert again[table] == often[table], table
 
 
 def orders(die: random.Random, part: int) -> list[dict[str, Any] | None]:
