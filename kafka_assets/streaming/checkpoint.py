@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from upath import UPath
 
 RECORD = "kafka_assets.json"
+FILES_SEEN = "kafka_assets.files.json"
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Checkpoint:
         last_offsets: Number of the last batch that was begun, or -1.
         last_commit: Number of the last batch that was finished, or -1.
         record: What this checkpoint was made for: table id and source ids.
+        files_seen: Up to where the files of its sources are known to have been there when they
+            were read: see `file_positions`; None when nothing was noted.
     """
 
     path: str
@@ -37,6 +40,7 @@ class Checkpoint:
     last_offsets: int
     last_commit: int
     record: Mapping[str, Any]
+    files_seen: Mapping[str, int] | None = None
 
     @classmethod
     def read(cls, path: str) -> Checkpoint:
@@ -53,6 +57,7 @@ class Checkpoint:
             last_offsets=_last(root / "offsets"),
             last_commit=_last(root / "commits"),
             record=_json(root / RECORD) or {},
+            files_seen=_json(root / FILES_SEEN),
         )
 
     def write_record(self, record: Mapping[str, Any]) -> None:
@@ -60,6 +65,12 @@ class Checkpoint:
         root = UPath(self.path)
         root.mkdir(parents=True, exist_ok=True)
         _write_whole(root / RECORD, json.dumps(record, indent=1))
+
+    def write_files_seen(self, positions: Mapping[str, int]) -> None:
+        """Note up to where files are known to have been there; see `file_positions`."""
+        root = UPath(self.path)
+        root.mkdir(parents=True, exist_ok=True)
+        _write_whole(root / FILES_SEEN, json.dumps(dict(positions)))
 
     def end_offsets(self, batch_id: int) -> list[Any]:
         """End offsets of a batch, one parsed value for each source; empty when not there.
@@ -173,23 +184,32 @@ class Checkpoint:
                 return dict(first[topic])
         return None
 
-    def files_read(self, after: int | None = None) -> set[str]:
+    def file_positions(self, batch_id: int) -> dict[str, int]:
+        """Where a batch ends in the logs of the sources that read files: number -> place.
+
+        Args:
+            batch_id: The batch; the newest hundred are there. None of them for -1.
+        """
+        ends = self.end_offsets(batch_id) if batch_id >= 0 else []
+        return {
+            str(number): int(end["logOffset"])
+            for number, end in enumerate(ends)
+            if isinstance(end, dict) and "logOffset" in end
+        }
+
+    def files_read(self, after: Mapping[str, int] | None = None) -> set[str]:
         """The files that batches of this checkpoint are made from, as Spark's sources wrote them.
 
         Args:
-            after: Only those of batches after this one, also of one that has not begun yet; -1 for
-                all batches.
+            after: Only those after these places, also of a batch that has not begun yet.
 
         Raises:
             ValueError: A source's log is damaged.
         """
-        ends = [] if after is None or after < 0 else self.end_offsets(after)
         found: set[str] = set()
         sources = UPath(self.path) / "sources"
         for folder in sources.iterdir() if sources.exists() else ():
-            number = int(folder.name) if folder.name.isdigit() else len(ends)
-            end = ends[number] if number < len(ends) else None
-            done = int(end["logOffset"]) if isinstance(end, dict) and "logOffset" in end else -1
+            done = (after or {}).get(folder.name, -1)
             for log in folder.iterdir():
                 name = log.name.removesuffix(".compact")
                 if name.isdigit() and int(name) > done:

@@ -94,18 +94,10 @@ def check(node: Node, table: LakeTable, topics: Mapping[str, TopicState]) -> Pos
     )
 
 
-def files_gone(node: Node, checkpoint: Checkpoint, committed: int) -> list[str]:
-    """The files of batches after `committed` that are not there any more.
-
-    Spark notes a file when it lists it, reads it later, and passes over one that went between.
-    """
-    if not any(isinstance(source, Files) for source in node.streams):
-        return []
-    return files.gone(checkpoint.files_read(after=committed))
-
-
 def _refuse_gone_files(node: Node, checkpoint: Checkpoint, committed: int) -> None:
-    gone = files_gone(node, checkpoint, committed)
+    if not any(isinstance(source, Files) for source in node.streams):
+        return
+    gone = files.gone(checkpoint.files_read(after=checkpoint.file_positions(committed)))
     if gone:
         raise FenceRefused(
             "upstream_files_gone",

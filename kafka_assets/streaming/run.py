@@ -24,8 +24,7 @@ from kafka_assets.graph import Files, Graph, Node
 from kafka_assets.settings import Settings
 from kafka_assets.sources import files
 from kafka_assets.sources.kafka import KafkaAdmin, TopicState
-from kafka_assets.streaming import collect, fence, places, table_rules, views
-from kafka_assets.streaming.checkpoint import Checkpoint
+from kafka_assets.streaming import collect, files_seen, places, table_rules, views
 from kafka_assets.streaming.creating import ensure_letters, ensure_table
 from kafka_assets.streaming.isolation import is_about_rows
 from kafka_assets.streaming.lease import lease
@@ -145,7 +144,7 @@ def _run_part(run: Run, topics: Mapping[str, TopicState]) -> dict[str, int]:
     done = UPath(node.checkpoint) / ONCE_DONE
     if node.flow is not None and node.flow.once and done.exists():
         return {}
-    done_before = _batches_done(node)
+    files_seen.begin(node)
     try:
         query = _drain(run, topics)
     except RunFailed as error:
@@ -155,7 +154,7 @@ def _run_part(run: Run, topics: Mapping[str, TopicState]) -> dict[str, int]:
             query = _drain(run, _describe_topics(node, run.settings), alone=True)
         except RunFailed as second:
             raise error from second
-    _require_files(node, done_before)
+    files_seen.end(node)
     if node.flow is not None and node.flow.once:
         done.write_text(run.run_id, encoding="utf-8")
     return state_figures(query)
@@ -176,31 +175,6 @@ def _drain(run: Run, topics: Mapping[str, TopicState], *, alone: bool = False) -
         query = start_query(lambda: start(run, topics, alone=alone), run.node)
     await_query(query, run.node)
     return query
-
-
-def _batches_done(node: Node) -> int:
-    """The last batch that a table with files as sources has; not asked of others."""
-    if not any(isinstance(source, Files) for source in node.streams):
-        return -1
-    try:
-        query_id = Checkpoint.read(node.checkpoint).query_id
-    except ValueError:
-        # The fence says what is damaged.
-        return -1
-    return -1 if query_id is None else LakeTable.existing(node.path).transaction(query_id)
-
-
-def _require_files(node: Node, done_before: int) -> None:
-    """Say when a file went while the run read: nobody knows whether before it was read or after."""
-    gone = fence.files_gone(node, Checkpoint.read(node.checkpoint), done_before)
-    if gone:
-        raise SourceError(
-            f"table {node.name!r}: {len(gone)} files went while they were read, such as {gone[0]}; "
-            "Spark passes over a file that goes before its batch, so its rows may be missing. All "
-            "others are committed",
-            fix="put them under a new name if the table does not have their rows; keep files "
-            "until the run that reads them has ended",
-        )
 
 
 @contextmanager

@@ -8,9 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from kafka_assets_tests.benchmarks import fence, throughput
+from kafka_assets_tests.benchmarks import changes, fence, throughput
 
-BENCHMARKS = {"throughput": throughput.measure, "fence": fence.measure}
+BENCHMARKS = {
+    "throughput": throughput.measure,
+    "fence": fence.measure,
+    "changes": changes.measure,
+}
 
 
 def main(

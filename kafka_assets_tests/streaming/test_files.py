@@ -25,6 +25,7 @@ from kafka_assets.operations.letters import Filter
 from kafka_assets.operations.replay import replay
 from kafka_assets.operations.reset import reset
 from kafka_assets.settings import Settings
+from kafka_assets.streaming import files_seen
 from kafka_assets.streaming.checkpoint import Checkpoint
 from kafka_assets.streaming.run import run_graph, run_table
 from kafka_assets_tests.helpers import graph_of
@@ -231,6 +232,49 @@ def test_a_file_that_goes_while_the_run_reads_is_named_and_the_next_run_goes_on(
     assert rows(node.path, "id") == [("a",), ("c",)]
 
 
+def test_a_file_that_went_while_a_run_read_that_died_is_named_by_the_next_run_once(
+    spark: SparkSession, settings: Settings, landing: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = orders(settings, landing).tables["raw"]
+    gone = put(landing, "1.json", '{"id": "a", "x": 1}')
+
+    def die(node: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("kafka_assets.streaming.files_seen.end", die)
+        with pytest.raises(KeyboardInterrupt):
+            run_table(node, spark, settings)
+    gone.unlink()
+    put(landing, "2.json", '{"id": "b", "x": 1}')
+    with pytest.raises(SourceError, match=r"1 files went while they were read.*1\.json"):
+        run_table(node, spark, settings)
+    put(landing, "3.json", '{"id": "c", "x": 1}').rename(landing / "4.json")
+    run_table(node, spark, settings)
+    assert rows(node.path, "id") == [("a",), ("b",), ("c",)]
+
+
+def test_files_that_were_read_may_go_before_a_run_of_more_batches_than_spark_remembers(
+    settings: Settings, landing: Path
+) -> None:
+    node = orders(settings, landing).tables["raw"]
+    checkpoint = Checkpoint.read(node.checkpoint).create()
+    log = Path(node.checkpoint, "sources/0")
+    log.mkdir(parents=True)
+    for batch in range(3):
+        path = f"file://{landing}/{batch}.json"
+        (log / str(batch)).write_text(f'v1\n{{"path":"{path}","batchId":{batch}}}')
+        checkpoint.write_offsets(batch, [{"logOffset": batch}])
+        checkpoint.write_commit(batch)
+    checkpoint.write_files_seen({"0": 0})
+    for batch in (1, 2):
+        put(landing, f"{batch}.json", "{}")
+    # Of batch 0, whose file was read and removed long ago, Spark has forgotten where it ended.
+    Path(node.checkpoint, "offsets/0").unlink()
+    files_seen.end(node)
+    assert Checkpoint.read(node.checkpoint).files_seen == {"0": 2}
+
+
 def test_dead_letters_of_files_are_shown_and_discarded_and_not_tried_again(
     spark: SparkSession, settings: Settings, landing: Path
 ) -> None:
@@ -262,14 +306,17 @@ def test_the_files_that_were_read_are_known_also_when_spark_has_put_its_logs_tog
         spark.conf.unset(interval)
     assert list(Path(node.checkpoint).glob("sources/0/*.compact"))
     checkpoint = Checkpoint.read(node.checkpoint)
-    after = {n: {Path(path).name for path in checkpoint.files_read(after=n)} for n in (-1, 0, 1, 2)}
+    after = {
+        n: {Path(path).name for path in checkpoint.files_read(checkpoint.file_positions(n))}
+        for n in (-1, 0, 1, 2)
+    }
     assert after == {
         -1: {"1.json", "2.json", "3.json"},
         0: {"2.json", "3.json"},
         1: {"3.json"},
         2: set(),
     }
-    assert checkpoint.files_read() == checkpoint.files_read(after=-1)
+    assert checkpoint.files_read() == checkpoint.files_read({})
 
 
 def test_a_topic_with_the_name_of_a_logs_field_is_no_file(tmp_path: Path) -> None:
