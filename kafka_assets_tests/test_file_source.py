@@ -103,3 +103,30 @@ def test_a_folders_version_changes_with_its_files_alone(tmp_path: Path) -> None:
     assert state_of(source) == one
     (inside / "a.json").write_text("{ }")
     assert state_of(source).version != one.version
+
+
+@pytest.mark.parametrize(
+    ("path", "seen"),
+    [
+        ("in", 3),
+        ("in/a", 2),
+        ("in/*/*.txt", 4),
+        ("in/{a,b}/[0-9].txt", 3),
+        ("in/{a,{b,c}}", 3),
+        ("in/a/1.txt", 1),
+        ("_in/*.txt", 1),
+        ("_in", 1),
+        ("in/none*", 0),
+    ],
+)
+def test_the_files_that_are_seen_are_those_that_spark_reads(
+    tmp_path: Path, path: str, seen: int
+) -> None:
+    names = ("a/1.txt", "a/2.txt", "b/3.txt", "a/_hidden.txt", "a/.hidden.txt", "_temporary/4.txt")
+    for name in (*(f"in/{name}" for name in names), "_in/5.txt", "_in/_6.txt"):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("a line")
+    below = {"recursiveFileLookup": True}
+    files = graph(tmp_path, path=path, format="text", options=below).files["arrived"]
+    assert state_of(files).files == seen

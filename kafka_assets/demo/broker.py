@@ -1,7 +1,7 @@
 """A real Kafka broker on this machine, for the demo and the tests.
 
 One KRaft node, a process of its own, bound to 127.0.0.1, with its data in one folder. Here belongs
-its life: format, start, stop, kill, pause. Topics and events are in `events.py`. Nothing of the
+its life: format, start, stop, kill, pause. Topics are made in `producing`. Nothing of the
 product needs this module; pipelines use whatever broker the settings name.
 """
 
@@ -11,15 +11,12 @@ import atexit
 import base64
 import json
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -31,30 +28,12 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from kafka_assets import jars
+from kafka_assets.demo.broker_config import JVM_OPTIONS, properties
+from kafka_assets.demo.ports import HOST, bindable, free_ports, listener
 from kafka_assets.errors import BrokerError
-
-MAX_MESSAGE_BYTES = 11 * 1024 * 1024
-"""Room for records of 10 MB and what goes around them."""
-
-HOST = "127.0.0.1"
 
 OWN_FILES = frozenset({"broker.json", "broker.log", "server.properties"})
 """What a data folder holds beside the storage."""
-
-# Below the range from which systems give out ports for outgoing connections, so that a port that
-# was free once is likely to be free again after a restart.
-PORTS = range(20_000, 30_000)
-
-# The client compiler alone and one garbage collector thread: half the start time and half the
-# processor, at no loss for what a demo or a test sends.
-JVM_OPTIONS = (
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+UseSerialGC",
-    "-Djava.awt.headless=true",
-    "-Dorg.slf4j.simpleLogger.showDateTime=true",
-    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSS",
-    "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config=warn",
-)
 
 
 class Broker:
@@ -268,55 +247,23 @@ class Broker:
 
     def _choose_ports(self) -> tuple[int, int]:
         record = self._recall()
-        free = _free_ports()
+        free = free_ports()
         if self._wanted_port is None:
             last = int(record.get("port", 0))
-            port = last if last and _bindable(last) else next(free)
-        elif _bindable(self._wanted_port):
+            port = last if last and bindable(last) else next(free)
+        elif bindable(self._wanted_port):
             port = self._wanted_port
         else:
             raise BrokerError(
-                f"Port {self._wanted_port} on {HOST} is in use{_listener(self._wanted_port)}.",
+                f"Port {self._wanted_port} on {HOST} is in use{listener(self._wanted_port)}.",
                 fix="Stop that process, give another port, or none to have a free one chosen.",
             )
         last = int(record.get("controller_port", 0))
-        usable = last and last != port and _bindable(last)
+        usable = last and last != port and bindable(last)
         return port, last if usable else next(number for number in free if number != port)
 
     def _write_config(self, storage: Path, port: int, controller_port: int) -> Path:
-        config = {
-            "process.roles": "broker,controller",
-            "node.id": 1,
-            "controller.quorum.bootstrap.servers": f"{HOST}:{controller_port}",
-            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
-            "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            "log.dir": storage,
-            # A mistyped topic must be an error, not a new empty topic.
-            "auto.create.topics.enable": "false",
-            "message.max.bytes": MAX_MESSAGE_BYTES,
-            "replica.fetch.max.bytes": MAX_MESSAGE_BYTES,
-            # Nothing disappears by itself; tests of retention delete records or set it on a topic.
-            "log.retention.ms": -1,
-            # Kafka's internal topics as one node needs them.
-            "offsets.topic.replication.factor": 1,
-            "offsets.topic.num.partitions": 1,
-            "transaction.state.log.replication.factor": 1,
-            "transaction.state.log.num.partitions": 1,
-            "transaction.state.log.min.isr": 1,
-            "share.coordinator.state.topic.replication.factor": 1,
-            "share.coordinator.state.topic.num.partitions": 1,
-            "share.coordinator.state.topic.min.isr": 1,
-            "group.initial.rebalance.delay.ms": 0,
-            # After a crash the controller waits this long before it takes the broker back.
-            "broker.session.timeout.ms": 3000,
-            "broker.heartbeat.interval.ms": 500,
-            "num.network.threads": 2,
-            "num.io.threads": 4,
-            "background.threads": 2,
-            "log.cleaner.dedupe.buffer.size": 16 * 1024 * 1024,
-        }
+        config = properties(storage, port, controller_port)
         path = self.data_dir / "server.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
         return path
@@ -410,33 +357,6 @@ class Broker:
             f"The broker of {self.data_dir} on {self.bootstrap} {what}. Its data was kept. "
             f"Last lines of {self.log_file}:\n{self.log_tail()}"
         )
-
-
-def _free_ports() -> Iterator[int]:
-    for port in random.sample(PORTS, len(PORTS)):
-        if _bindable(port):
-            yield port
-    raise BrokerError(f"No free port on {HOST} between {PORTS.start} and {PORTS.stop}.")
-
-
-def _bindable(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As the broker does; without it, a port is "in use" for a minute after each stop.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
-
-
-def _listener(port: int) -> str:
-    with suppress(psutil.Error):
-        for connection in psutil.net_connections("tcp"):
-            listening = connection.status == psutil.CONN_LISTEN
-            if listening and connection.laddr.port == port and connection.pid:
-                return f" by {psutil.Process(connection.pid).name()} (process {connection.pid})"
-    return ""
 
 
 def _started(pid: int) -> float:

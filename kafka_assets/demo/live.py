@@ -22,7 +22,7 @@ import psutil
 
 import kafka_assets.pipelines
 from kafka_assets.demo.broker import Broker
-from kafka_assets.demo.events import ensure_topics, produce, trickle
+from kafka_assets.demo.producing import ensure_topics, produce, trickle
 from kafka_assets.errors import BrokerError, KafkaAssetsError
 from kafka_assets.graph import Graph, build_graph
 from kafka_assets.settings import Settings

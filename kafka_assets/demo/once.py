@@ -20,7 +20,8 @@ from rich.table import Table
 import kafka_assets.pipelines
 from kafka_assets.demo.account import Account, accounts
 from kafka_assets.demo.broker import Broker
-from kafka_assets.demo.events import TOPICS, Produced, ensure_topics, produce
+from kafka_assets.demo.events import TOPICS
+from kafka_assets.demo.producing import Produced, ensure_topics, produce
 from kafka_assets.graph import build_graph
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.report import RunReport, summary

@@ -53,7 +53,10 @@ _ONLY: Mapping[str, tuple[str, str, str]] = {
 }
 """Option -> its one value here, why, and what to do instead of another."""
 
-_LIMITS = ("maxfilespertrigger", "maxbytespertrigger")
+_LIMITS = {
+    "maxfilespertrigger": "maxFilesPerTrigger",
+    "maxbytespertrigger": "maxBytesPerTrigger",
+}
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,13 @@ def _limit(low: str, value: str) -> tuple[str, str] | None:
     found = re.fullmatch(r"(\d+)\s*([kmgt])b?", value.strip().lower())
     if low == "maxbytespertrigger" and found is not None:
         value = str(int(found[1]) << 10 * " kmgt".index(found[2]))
-    return low, value
+    return _LIMITS[low], value
+
+
+def without_limits(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Options that say how files are read, and those that say how much a batch reads."""
+    limits = {name: value for name, value in options.items() if name.lower() in _LIMITS}
+    return {name: value for name, value in options.items() if name not in limits}, limits
 
 
 def one_limit(options: dict[str, str]) -> str | None:

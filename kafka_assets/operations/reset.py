@@ -219,7 +219,11 @@ def _loss_of_files(node: Node) -> Loss | None:
     read: set[str] = set()
     for part in node.parts:
         if any(isinstance(source, Files) for source in part.streams):
-            read |= Checkpoint.read(part.checkpoint).files_read()
+            try:
+                read |= Checkpoint.read(part.checkpoint).files_read()
+            except ValueError as error:
+                why = f"which files it has read is not known any more: {error}"
+                return Loss(node.name, None, why)
     gone = files.gone(read)
     if not gone:
         return None

@@ -7,18 +7,19 @@ the broker is decided in `sensors`, and on folders in `folders`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import reduce
 from typing import Any
 
 import dagster as dg
 
 from kafka_assets.declarations import Topic
-from kafka_assets.graph import Graph, Node
+from kafka_assets.graph import Files, Graph, Input, Node
 from kafka_assets.orchestration.names import (
     AUTOMATION_SENSOR,
     STARTED_BY,
     table_key,
+    upstream_key,
 )
 
 AC = dg.AutomationCondition
@@ -27,17 +28,20 @@ Condition = dg.AutomationCondition[Any]
 
 def table_condition(node: Node, graph: Graph) -> Condition | None:
     """When a table starts by itself; None when nothing but `kafka_lag` or a person starts it."""
-    reads_table = any(not isinstance(one.source, Topic) for one in node.inputs)
+    looked_up = folders_looked_up(node)
+    moved_by = [one.source for one in node.inputs if not _is_looked_up(node, one)]
     clauses = []
-    if reads_table:
-        clauses.append(on_new_data())
+    if any(not isinstance(source, Topic) for source in moved_by):
+        clauses.append(on_new_data(looked_up))
     if any(other.table.freshness is not None for other in _below(node, graph)):
         clauses.append(on_late_table(node, graph))
     return reduce(dg.AutomationCondition.__or__, clauses) if clauses else None
 
 
-def on_new_data() -> Condition:
+def on_new_data(looked_up: Collection[dg.AssetKey] = ()) -> Condition:
     """A table above holds new data that no sensor's run is bringing down.
+
+    Folders that a stream only looks things up in bring it no rows, and do not count.
 
     This is how a table goes on that a blocking check held back, once a person repaired the table
     above it. Compares data versions, so that compaction, heartbeats and runs that found nothing
@@ -46,11 +50,37 @@ def on_new_data() -> Condition:
     """
     brought_down = AC.any_new_update_has_run_tags(tag_keys={STARTED_BY})
     new_data = AC.data_version_changed() & ~brought_down
-    new_above = AC.any_deps_match(new_data | AC.will_be_requested()).since_last_handled()
+    new_dep = AC.any_deps_match(new_data | AC.will_be_requested())
+    missing = AC.any_deps_missing()
+    if looked_up:
+        folders = dg.AssetSelection.assets(*looked_up)
+        new_dep, missing = new_dep.ignore(folders), missing.ignore(folders)
+    new_above = new_dep.since_last_handled()
     checks_passed = AC.all_deps_blocking_checks_passed()
-    above_ready = ~AC.any_deps_missing() & ~AC.any_deps_in_progress()
+    above_ready = ~missing & ~AC.any_deps_in_progress()
     not_running = ~AC.in_progress()
     return (new_above & checks_passed & above_ready & not_running).with_label("new data above")
+
+
+def folders_looked_up(node: Node) -> tuple[dg.AssetKey, ...]:
+    """Upstreams of a stream that hold nothing but files which it looks up: folders, and views."""
+    named = [upstream for part in node.parts for upstream in part.upstreams.values()]
+    folders = {one.source.name for one in node.inputs if _is_looked_up(node, one)}
+    found = [
+        upstream
+        for upstream in named
+        if upstream.name in folders
+        or (
+            isinstance(upstream, Node)
+            and upstream.is_view
+            and {one.source.name for one in upstream.inputs} <= folders
+        )
+    ]
+    return tuple(dict.fromkeys(upstream_key(upstream) for upstream in found))
+
+
+def _is_looked_up(node: Node, one: Input) -> bool:
+    return isinstance(one.source, Files) and one.read == "static" and bool(node.streams)
 
 
 def on_late_table(node: Node, graph: Graph) -> Condition:

@@ -72,7 +72,7 @@ def new_files_sensor(
                 moved.append(_moved(chain, state))
             failures = failures_of(context.instance, chain, last)
             held = held_back(chain, busy, failures, graph, settings.sensor, clock())
-            found = held or _verdict(state, told)
+            found = held or _verdict(chain, state, told)
             started = {key for request in requests for key in request.asset_selection or ()}
             if found.start and not started & chain.keys:
                 told["started"] = state.version
@@ -88,9 +88,9 @@ def new_files_sensor(
     return evaluate
 
 
-def _verdict(state: FolderState, told: Mapping[str, Any]) -> Verdict:
+def _verdict(chain: FolderChain, state: FolderState, told: Mapping[str, Any]) -> Verdict:
     """Whether what a folder holds starts its chain."""
-    if not state.files:
+    if not state.files and not ("started" in told and chain.is_computed_from):
         return Verdict(False, "no files")
     if told.get("started") == state.version:
         return Verdict(False, f"{state.files} files, none of them new")

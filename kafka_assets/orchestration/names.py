@@ -146,6 +146,12 @@ class FolderChain(Chain):
 
     source: Files
 
+    @property
+    def is_computed_from(self) -> bool:
+        """Whether a table is computed from all files that are there, so that one less counts."""
+        every = [(node, one) for node in self.tables for one in node.inputs]
+        return any(one.source is self.source and not node.streams for node, one in every)
+
 
 def chains_of(graph: Graph) -> tuple[TopicChain, ...]:
     """One chain for each topic that a table reads."""

@@ -7,7 +7,8 @@ mean is the reading table's.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -76,7 +77,17 @@ def read_all(session: SparkSession, source: Files) -> DataFrame:
         session: Where they are read.
         source: The source.
     """
-    frame: DataFrame = _reader(session.read, source).load(source.path)
+    from pyspark.errors import AnalysisException
+
+    try:
+        frame: DataFrame = _reader(session.read, source).load(source.path)
+        # Spark Connect looks for the files when it is asked for the columns.
+        frame.schema  # noqa: B018
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND" or not _is_pattern(source.path):
+            raise
+        # A pattern may match nothing yet.
+        return empty_frame(session, source)
     return frame
 
 
@@ -137,20 +148,14 @@ def state_of(source: Files) -> FolderState:
     try:
         folder = UPath(source.path)
         fs, path = folder.fs, folder.path
-        found = fs.glob(path, detail=True) if _is_pattern(path) else {path: None}
         listed: dict[str, Any] = {}
-        for at, about in found.items():
-            if about is not None and about["type"] == "file":
-                listed[at] = about
-            elif fs.exists(at):
-                listed |= fs.find(at, detail=True)
+        for pattern in _alternatives(path):
+            for root in fs.glob(pattern) if _is_pattern(pattern) else [pattern]:
+                if fs.exists(root):
+                    listed |= _below(fs, root)
     except (OSError, ValueError, ImportError) as error:
         raise _unreachable(source, error) from error
-    lines = sorted(
-        f"{at} {about.get('size')} {about.get('mtime') or about.get('LastModified')}"
-        for at, about in listed.items()
-        if not _hidden(at, path)
-    )
+    lines = sorted(f"{at} {about.get('size')} {_state(about)}" for at, about in listed.items())
     times = [t for a in listed.values() if isinstance(t := a.get("mtime"), int | float)]
     return FolderState(
         files=len(lines),
@@ -172,10 +177,42 @@ def _unreachable(source: Files, error: Exception) -> SourceError:
     )
 
 
-def _hidden(file: str, folder: str) -> bool:
-    """Whether Spark passes over a file: its name, or a folder's in between, begins with _ or ."""
-    inside = file.removeprefix(folder)
-    return any(part[:1] in ("_", ".") for part in inside.split("/"))
+def _alternatives(pattern: str) -> list[str]:
+    """What a pattern stands for without its braces: `{a,b}` is `a` or `b`."""
+    inner = re.search(r"\{([^{}]*)\}", pattern)
+    if inner is None:
+        return [pattern]
+    before, after = pattern[: inner.start()], pattern[inner.end() :]
+    return [one for part in inner[1].split(",") for one in _alternatives(before + part + after)]
+
+
+def _below(fs: Any, root: str) -> dict[str, Any]:
+    """The files that Spark reads of a folder, or a file that is named itself."""
+    found: dict[str, Any] = fs.find(root, detail=True)
+    return {
+        at: about
+        for at, about in found.items()
+        if not any(_is_hidden(part) for part in _names(at, root))
+    }
+
+
+def _names(file: str, root: str) -> list[str]:
+    """A file's name and those of its folders below a root, which itself may have any name."""
+    return file.removeprefix(root).split("/") if file != root else [file.split("/")[-1]]
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether Spark passes over a file or folder of this name (its `HadoopFSUtils`)."""
+    if name.startswith(("_common_metadata", "_metadata")):
+        return False
+    hidden = name.startswith(".") or (name.startswith("_") and "=" not in name)
+    return hidden or name.endswith("._COPYING_")
+
+
+def _state(about: Mapping[str, Any]) -> str:
+    """What changes when a file is written anew, as file systems name it."""
+    names = ("mtime", "LastModified", "last_modified", "updated", "ETag", "etag")
+    return " ".join(str(about[name]) for name in names if about.get(name))
 
 
 def _reader(reader: Any, source: Files) -> Any:

@@ -196,7 +196,9 @@ def identity(session: SparkSession, checkpoint: str, batch_id: int) -> dict[str,
         "query_id": str(json.loads(_lines(session, f"{checkpoint}/metadata")[0])["id"]),
         "batch_id": batch_id,
         "offsets": [
-            json.loads(end) for end in _lines(session, f"{checkpoint}/offsets/{batch_id}")[2:]
+            # Spark writes - for a source that has nothing yet.
+            {} if end == "-" else json.loads(end)
+            for end in _lines(session, f"{checkpoint}/offsets/{batch_id}")[2:]
         ],
     }
 

@@ -19,6 +19,8 @@ from upath import UPath
 
 RECORD = "kafka_assets.json"
 FILES_SEEN = "kafka_assets.files.json"
+NOTHING_YET = "-"
+"""What Spark writes for a source that has no offset."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Checkpoint:
             last_offsets=_last(root / "offsets"),
             last_commit=_last(root / "commits"),
             record=_json(root / RECORD) or {},
-            files_seen=_json(root / FILES_SEEN),
+            files_seen=_files_seen(root),
         )
 
     def write_record(self, record: Mapping[str, Any]) -> None:
@@ -68,12 +70,16 @@ class Checkpoint:
 
     def write_files_seen(self, positions: Mapping[str, int]) -> None:
         """Note up to where files are known to have been there; see `file_positions`."""
+        if positions == self.files_seen:
+            return
         root = UPath(self.path)
         root.mkdir(parents=True, exist_ok=True)
         _write_whole(root / FILES_SEEN, json.dumps(dict(positions)))
 
     def end_offsets(self, batch_id: int) -> list[Any]:
         """End offsets of a batch, one parsed value for each source; empty when not there.
+
+        The value of a source that had nothing yet is empty too.
 
         Raises:
             ValueError: The file is damaged.
@@ -84,7 +90,7 @@ class Checkpoint:
         lines = file.read_text(encoding="utf-8").splitlines()
         if len(lines) < 3:
             raise ValueError(f"{file} is incomplete: it has {len(lines)} lines instead of 3")
-        return [json.loads(line) for line in lines[2:]]
+        return [{} if line == NOTHING_YET else json.loads(line) for line in lines[2:]]
 
     def position(
         self, batch_id: int, *, topic: str | None = None, table_id: str | None = None
@@ -115,7 +121,7 @@ class Checkpoint:
             return False
         try:
             for line in lines[1:]:
-                if line != "-":
+                if line != NOTHING_YET:
                     json.loads(line)
         except json.JSONDecodeError:
             return False
@@ -215,6 +221,14 @@ class Checkpoint:
                 if name.isdigit() and int(name) > done:
                     found |= _paths_in(log, done)
         return found
+
+
+def _files_seen(root: UPath) -> Mapping[str, int] | None:
+    try:
+        return _json(root / FILES_SEEN)
+    except ValueError:
+        # A power loss tore it. It is a note, and made anew from the offsets.
+        return None
 
 
 def _paths_in(log: UPath, done: int) -> set[str]:

@@ -32,8 +32,13 @@ def begin(node: Node) -> None:
         return
 
 
-def end(node: Node) -> None:
+def end(node: Node, *, failed: bool = False) -> None:
     """Look whether all files that runs have read since they were last looked at are still there.
+
+    Args:
+        node: The table or flow.
+        failed: The run failed with an error of its own: a file that is gone is the next run's to
+            name.
 
     Raises:
         SourceError: One of them is gone; it is named once.
@@ -42,6 +47,8 @@ def end(node: Node) -> None:
         return
     checkpoint = Checkpoint.read(node.checkpoint)
     gone = files.gone(checkpoint.files_read(after=checkpoint.files_seen))
+    if gone and failed:
+        return
     checkpoint.write_files_seen(checkpoint.file_positions(checkpoint.last_commit))
     if gone:
         raise SourceError(

@@ -23,7 +23,7 @@ from kafka_assets.errors import (
     RunFailed,
     SourceError,
 )
-from kafka_assets.graph import Node
+from kafka_assets.graph import Files, Node
 from kafka_assets.streaming.isolation import is_about_rows
 from kafka_assets.streaming.spec import MARK
 
@@ -299,6 +299,14 @@ def _upstream_rewritten(node: Node, found: str, text: str) -> KafkaAssetsError:
 
 
 def _upstream_files_gone(node: Node, found: str, text: str) -> KafkaAssetsError:
+    if any(isinstance(one.source, Files) and one.read == "static" for one in node.inputs):
+        return SourceError(
+            f"table {node.name!r}: a file went while it was read ({found}): {_gist(text)}; batches "
+            "committed before are kept",
+            fix="run again: files that are looked up, or that a view is made from, are read as "
+            "they are then",
+            transient=True,
+        )
     return FenceRefused(
         "upstream_files_gone",
         f"table {node.name!r}: files or log entries of its upstream that were not read yet are "

@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from upath import UPath
 
 from kafka_assets.declarations import Topic
-from kafka_assets.errors import RunFailed, SourceError
+from kafka_assets.errors import KafkaAssetsError, RunFailed, SourceError
 from kafka_assets.graph import Files, Graph, Node
 from kafka_assets.settings import Settings
 from kafka_assets.sources import files
@@ -146,18 +146,28 @@ def _run_part(run: Run, topics: Mapping[str, TopicState]) -> dict[str, int]:
         return {}
     files_seen.begin(node)
     try:
-        query = _drain(run, topics)
-    except RunFailed as error:
-        if not _may_be_alone(run, error):
-            raise
-        try:
-            query = _drain(run, _describe_topics(node, run.settings), alone=True)
-        except RunFailed as second:
-            raise error from second
+        query = _drained(run, topics)
+    except KafkaAssetsError:
+        with suppress(ValueError, OSError):
+            files_seen.end(node, failed=True)
+        raise
     files_seen.end(node)
     if node.flow is not None and node.flow.once:
         done.write_text(run.run_id, encoding="utf-8")
     return state_figures(query)
+
+
+def _drained(run: Run, topics: Mapping[str, TopicState]) -> StreamingQuery:
+    """Drain; once more, with the function alone, where a row may be what it raised on."""
+    try:
+        return _drain(run, topics)
+    except RunFailed as error:
+        if not _may_be_alone(run, error):
+            raise
+        try:
+            return _drain(run, _describe_topics(run.node, run.settings), alone=True)
+        except RunFailed as second:
+            raise error from second
 
 
 def _may_be_alone(run: Run, error: RunFailed) -> bool:

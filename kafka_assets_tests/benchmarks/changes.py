@@ -41,6 +41,7 @@ def measure(events: int, rounds: int) -> dict[str, Any]:
         events: Changes in the long history.
         rounds: Runs of each that are counted.
     """
+    events = max(events, SHORT)
     with tempfile.TemporaryDirectory(prefix="kafka-assets-bench-") as folder:
         settings = Settings(lake=f"{folder}/lake")
         session = spark_session(settings)

@@ -14,7 +14,8 @@ from typing import Any
 
 import kafka_assets as ka
 from kafka_assets.demo.broker import Broker
-from kafka_assets.demo.events import TRACKER_TOPIC, ensure_topics, produce
+from kafka_assets.demo.events import TRACKER_TOPIC
+from kafka_assets.demo.producing import ensure_topics, produce
 from kafka_assets.settings import Settings
 from kafka_assets.sources.kafka import KafkaAdmin
 from kafka_assets.streaming import fence

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import kafka_assets as ka
 from kafka_assets.demo.broker import Broker
-from kafka_assets.demo.events import TRACKER_TOPIC, ensure_topics, produce
+from kafka_assets.demo.events import TRACKER_TOPIC
+from kafka_assets.demo.producing import ensure_topics, produce
 from kafka_assets.graph import Graph
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.run import run_graph

@@ -14,8 +14,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from kafka_assets.demo.broker import HOST, MAX_MESSAGE_BYTES, Broker
-from kafka_assets.demo.events import ensure_topics
+from kafka_assets.demo.broker import Broker
+from kafka_assets.demo.broker_config import MAX_MESSAGE_BYTES
+from kafka_assets.demo.ports import HOST
+from kafka_assets.demo.producing import ensure_topics
 from kafka_assets.errors import BrokerError, JarsMissing
 
 pytestmark = pytest.mark.broker

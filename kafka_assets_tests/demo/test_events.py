@@ -20,15 +20,12 @@ from kafka_assets.demo.events import (
     STATUSES,
     TOPICS,
     TRACKER_TOPIC,
-    Produced,
     bad_event,
-    ensure_topics,
     events,
     order_event,
-    produce,
     tracker_event,
-    trickle,
 )
+from kafka_assets.demo.producing import Produced, ensure_topics, produce, trickle
 from kafka_assets.errors import BrokerError
 
 NOW = datetime(2025, 1, 1, 12, tzinfo=UTC)

@@ -45,6 +45,7 @@ def command(spark: SparkSession, lake: Path) -> tuple[Result, Outcome]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kafka_assets.demo.once.run_once", kept)
         result = CliRunner().invoke(app, ["demo", "--once", *options.split()])
+    assert outcomes, result.output
     return result, outcomes[0]
 
 

@@ -104,6 +104,38 @@ def test_a_table_that_only_looks_files_up_does_not_begin_there(tmp_path: Path) -
     assert ("names", "named") in edges(loaded)
 
 
+def test_a_view_that_is_looked_up_is_like_the_files_that_it_shows(tmp_path: Path) -> None:
+    loaded = written(
+        tmp_path,
+        START + f"@dlt.table\ndef raw(): return {JSON}.load('/in')\n"
+        '@dlt.view\ndef names(): return spark.read.schema("id INT").json("/names")\n'
+        '@dlt.table\ndef named(): return dlt.read_stream("raw").join(dlt.read("names"), "id")\n'
+        '@dlt.table\ndef both(): return dlt.read("raw").join(dlt.read("names"), "id")\n'
+        '@dlt.table\ndef kept(): return dlt.read("names")\n',
+    )
+    assert {name: kind.split()[0] for name, kind in tables(loaded).items()} == {
+        "raw": "bronze",
+        "names": "silver",
+        "named": "silver",
+        "both": "gold",
+        "kept": "bronze",
+    }
+
+
+def test_limits_are_those_of_the_stream_that_reads_a_folder_also_read_as_it_is(
+    tmp_path: Path,
+) -> None:
+    limited = JSON + ".option('maxFilesPerTrigger', 5)"
+    whole = 'spark.read.schema("id INT").json("/in")'
+    for readers in ((limited + ".load('/in')", whole), (whole, limited + ".load('/in')")):
+        loaded = written(tmp_path, program(*readers))
+        assert loaded.files["in"].options == {"maxFilesPerTrigger": "5"}
+    ignored = whole.replace(".json", ".option('maxFilesPerTrigger', 5).json")
+    loaded = written(tmp_path, program(ignored))
+    assert loaded.files["in"].options == {}
+    assert notes(loaded) == ["4: maxFilesPerTrigger is not needed: all files are read"]
+
+
 @pytest.mark.parametrize(
     ("reader", "format", "options"),
     [

@@ -12,6 +12,7 @@ import pytest
 import kafka_assets as ka
 from kafka_assets.errors import RunFailed
 from kafka_assets.graph import Graph, Node
+from kafka_assets.orchestration.automation import folders_looked_up
 from kafka_assets.orchestration.build import graph_defs
 from kafka_assets.orchestration.folders import new_files_sensor
 from kafka_assets.orchestration.names import files_key, folder_chains_of
@@ -24,19 +25,9 @@ from kafka_assets_tests.orchestration.harness import NoSpark
 class Folder:
     """A folder, its graph, and what the sensor says of them."""
 
-    def __init__(self, root: Path) -> None:
-        arrived = ka.file_source("arrived", "landing", format="text")
-
-        @ka.streaming_table(layer="bronze")
-        def raw(arrived: Any) -> Any:
-            return arrived
-
-        @ka.streaming_table(layer="silver")
-        def copied(raw: Any) -> Any:
-            return raw
-
+    def __init__(self, root: Path, *declared: Any) -> None:
         self.settings = Settings(lake=str(root))
-        self.graph: Graph = graph_of(self.settings, arrived, raw, copied)
+        self.graph: Graph = graph_of(self.settings, *declared)
         self.instance = dg.DagsterInstance.ephemeral()
         self.now = datetime.now(UTC).timestamp()
         self.place = root / "landing"
@@ -77,7 +68,17 @@ class Folder:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path)
+    arrived = ka.file_source("arrived", "landing", format="text")
+
+    @ka.streaming_table(layer="bronze")
+    def raw(arrived: Any) -> Any:
+        return arrived
+
+    @ka.streaming_table(layer="silver")
+    def copied(raw: Any) -> Any:
+        return raw
+
+    return Folder(tmp_path, arrived, raw, copied)
 
 
 def test_a_new_file_starts_all_tables_below_its_folder_and_nothing_else_does(
@@ -117,6 +118,45 @@ def test_a_new_file_computes_the_views_of_its_folder_and_starts_no_stream_that_l
         "arrived": ["raw", "shown"],
         "codes": ["known", "shown"],
     }
+
+
+def test_a_stream_that_looks_files_up_waits_for_no_event_of_their_folder(tmp_path: Path) -> None:
+    outside = ka.external_table("orders", path="orders")
+    codes = ka.file_source("codes", "codes", format="text")
+
+    @ka.temporary_view()
+    def shown(codes: Any) -> Any:
+        return codes
+
+    @ka.streaming_table(layer="silver", reads={"codes": "static", "shown": "static"})
+    def named(orders: Any, codes: Any, shown: Any) -> Any:
+        return orders.join(codes, "value").join(shown, "value")
+
+    graph = graph_of(Settings(lake=str(tmp_path)), outside, codes, shown, named)
+    keys = {key.to_user_string() for key in folders_looked_up(graph.tables["named"])}
+    assert keys == {"files/codes", "view/shown"}
+    defs = graph_defs(graph, Settings(lake=str(tmp_path)), spark=NoSpark())
+    instance = dg.DagsterInstance.ephemeral()
+    before = dg.evaluate_automation_conditions(defs, instance)
+    instance.report_runless_asset_event(dg.AssetMaterialization(["silver", "orders"]))
+    after = dg.evaluate_automation_conditions(defs, instance, cursor=before.cursor)
+    assert after.get_num_requested(dg.AssetKey(["silver", "named"])) == 1
+
+
+def test_a_view_is_computed_when_the_last_file_of_its_folder_went(tmp_path: Path) -> None:
+    arrived = ka.file_source("arrived", "landing", format="text")
+
+    @ka.materialized_view(layer="gold")
+    def lines(arrived: Any) -> Any:
+        return arrived
+
+    folder = Folder(tmp_path, arrived, lines)
+    assert folder.tick() == ([], "arrived: no files")
+    folder.put("1.txt")
+    assert len(folder.tick()[0]) == 1
+    (folder.place / "1.txt").unlink()
+    assert len(folder.tick()[0]) == 1
+    assert folder.tick()[0] == []
 
 
 def test_the_folders_asset_has_a_version_for_each_state_of_its_files(folder: Folder) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
-from kafka_assets.demo.broker import MAX_MESSAGE_BYTES
+from kafka_assets.demo.broker_config import MAX_MESSAGE_BYTES
 from kafka_assets_tests.reliability_topics.chain import Chain
 
 if TYPE_CHECKING:

@@ -98,10 +98,31 @@ def test_each_file_is_read_once_and_rows_that_do_not_fit_are_kept_as_text(
     }
 
 
+def test_a_folder_that_is_empty_at_first_holds_up_nothing_of_the_others(
+    spark: SparkSession, settings: Settings, landing: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "later").mkdir()
+    arrived = ka.file_source("arrived", str(landing), format="json", schema=COLUMNS)
+    later = ka.file_source("later", str(tmp_path / "later"), format="json", schema=COLUMNS)
+
+    @ka.streaming_table(layer="bronze")
+    @ka.expect("fits", "_rescued_data IS NULL")
+    def raw(arrived: Any, later: Any) -> Any:
+        return arrived.unionByName(later)
+
+    node = graph_of(settings, arrived, later, raw).tables["raw"]
+    for name in ("a", "b"):
+        put(landing, f"{name}.json", f'{{"id": "{name}", "x": 1}}')
+        run_table(node, spark, settings)
+    put(tmp_path / "later", "c.json", '{"id": "c", "x": 1}')
+    run_table(node, spark, settings)
+    assert rows(node.path, "id") == [("a",), ("b",), ("c",)]
+
+
 def test_a_view_over_files_is_computed_when_they_change_and_not_otherwise(
     spark: SparkSession, settings: Settings, landing: Path
 ) -> None:
-    arrived = ka.file_source("arrived", str(landing), format="json", schema=COLUMNS)
+    arrived = ka.file_source("arrived", f"{landing}/*.json", format="json", schema=COLUMNS)
 
     @ka.materialized_view(layer="gold")
     @ka.expect("fits", "_rescued_data IS NULL")
@@ -109,6 +130,7 @@ def test_a_view_over_files_is_computed_when_they_change_and_not_otherwise(
         return arrived.select("*", "_metadata.file_name")
 
     graph = graph_of(settings, arrived, latest)
+    assert run_graph(graph, spark, settings)["latest"].kept == 0
     put(landing, "1.json", '{"id": "a", "x": 1}', '{"id": "b", "x": "many"}')
     (broken,) = run_graph(graph, spark, settings)["latest"].rules
     assert broken.broken == 1
@@ -273,6 +295,15 @@ def test_files_that_were_read_may_go_before_a_run_of_more_batches_than_spark_rem
     Path(node.checkpoint, "offsets/0").unlink()
     files_seen.end(node)
     assert Checkpoint.read(node.checkpoint).files_seen == {"0": 2}
+
+
+@pytest.mark.parametrize("torn", ["", '{"0": '])
+def test_a_torn_note_of_the_files_that_were_seen_is_made_anew(tmp_path: Path, torn: str) -> None:
+    checkpoint = Checkpoint.read(str(tmp_path)).create()
+    checkpoint.write_files_seen({"0": 1})
+    assert Checkpoint.read(str(tmp_path)).files_seen == {"0": 1}
+    (tmp_path / "kafka_assets.files.json").write_text(torn)
+    assert Checkpoint.read(str(tmp_path)).files_seen is None
 
 
 def test_dead_letters_of_files_are_shown_and_discarded_and_not_tried_again(

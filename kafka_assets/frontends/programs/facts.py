@@ -5,7 +5,7 @@ Frozen values and pure functions on them; the frames themselves are in `recordin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from kafka_assets.declarations import Place, Read
@@ -24,12 +24,14 @@ class FilesRead:
     Attributes:
         format: Spark's name of their format.
         schema: Their columns as DDL, or a schema file's name; None for formats with their own.
-        options: Options of Spark's reader.
+        options: Options of Spark's reader, without limits.
+        limits: How much a batch of a stream reads; no other reading has one.
     """
 
     format: str
     schema: str | None
     options: tuple[tuple[str, str], ...]
+    limits: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,11 @@ def files(registry: Registry, asked: Asked) -> Source | None:
     options, schema = reader.options(format), reader.schema(format, path)
     if reader.refused:
         return None
-    read = FilesRead(format, schema, tuple(sorted(options.items())))
+    options, limits = file_options.without_limits(options)
+    if limits and not asked.streaming:
+        registry.note(f"{', '.join(limits)} is not needed: all files are read", asked.place)
+        limits = {}
+    read = FilesRead(format, schema, tuple(sorted(options.items())), tuple(limits.items()))
     return Source(path, "files", how, asked.place, files=read)
 
 

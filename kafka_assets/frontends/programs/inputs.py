@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from kafka_assets.declarations import FileSource, Place, Read, Topic, file_source
 from kafka_assets.declarations.files import source_name
@@ -42,14 +42,6 @@ class Inputs:
     def pairs(self) -> tuple[tuple[str, Key | None], ...]:
         """Names in the graph, of topics and folders with what they are known by outside."""
         return tuple((name, self.sources.get(name)) for name in self.reads)
-
-    @property
-    def begins_here(self) -> bool:
-        """Whether its rows come from topics or files: looking something up there is not enough."""
-        streamed = {name for name, how in self.reads.items() if how != "static"}
-        if streamed:
-            return not streamed.isdisjoint(self.sources)
-        return bool(self.reads) and self.reads.keys() <= self.sources.keys()
 
     @property
     def reads_topics(self) -> bool:
@@ -102,14 +94,26 @@ class Reads:
         """What a flow reads."""
         return self.of(flow.function, flow.target)
 
-    def reading_sources(self, inputs: Inputs, views: Mapping[str, Dataset]) -> Iterator[Inputs]:
-        """Itself where its rows come from topics or files, and views through which they do."""
-        if inputs.begins_here:
-            yield inputs
-        for name in inputs.reads:
-            if name in views:
+    def reading_sources(self, inputs: Inputs, views: Mapping[str, Dataset]) -> list[Inputs]:
+        """Itself where its rows come from topics or files, and views through which they do.
+
+        What a stream looks up brings it no rows, and a table that is computed from other tables
+        too does not begin there.
+        """
+        streamed = [name for name, how in inputs.reads.items() if how != "static"]
+        found: list[Inputs] = []
+        for name in streamed or inputs.reads:
+            if name in inputs.sources:
+                begins = [inputs]
+            elif name in views:
                 others = {k: v for k, v in views.items() if k != name}
-                yield from self.reading_sources(self.of_dataset(views[name]), others)
+                begins = self.reading_sources(self.of_dataset(views[name]), others)
+            else:
+                begins = []
+            if not begins and not streamed:
+                return []
+            found += [one for one in begins if one not in found]
+        return found
 
     def name_of(self, written: str, reader: str, place: Place) -> str | None:
         """The name in the graph of a table that is read; an unknown one becomes a problem."""
@@ -191,7 +195,12 @@ class Reads:
         """The file source of a path; every reader of it must read it in one way."""
         registry, read = self._by.registry, source.files
         first = self._files_read.setdefault(source.name, source)
-        if first.files != read:
+        made_before = self.files.get(source.name)
+        if read is not None and read.limits and made_before is not None and first.files == read:
+            # Only a stream has limits of its batches: whoever read the folder before had none.
+            options = {**made_before.options, **dict(read.limits)}
+            self.files[source.name] = replace(made_before, options=options)
+        elif first.files != read:
             registry.problem(
                 f"reads the files at {source.name!r} in another way than at {first.place}",
                 "give both readers one format, one schema and the same options, or read the files "
@@ -208,7 +217,7 @@ class Reads:
                         _with_authority(source.name),
                         format=read.format,
                         schema=read.schema,
-                        options=dict(read.options),
+                        options=dict((*read.options, *read.limits)),
                     )
 
             made: FileSource | None = checked(registry, source.place, make, None)

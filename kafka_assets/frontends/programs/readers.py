@@ -71,6 +71,11 @@ class Reader:
             place: Where it stands.
         """
         asked = self._asked(word, arguments, named, place)
+        if asked.format.lower() == "delta" and isinstance(asked.path, list | tuple):
+            self._by.registry.problem(
+                f"reads {len(asked.path)} Delta tables at once", "read each by itself", place
+            )
+            return None
         if asked.format.lower() == "delta":
             return self._table(str(asked.path or ""), place)
         return source_of(self._by.registry, asked)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kafka_assets.declarations import (
@@ -151,6 +151,8 @@ class _Pipeline:
                 self.declarations.append(topic)
             if files is not None and files not in self.sources.files:
                 self.declarations.append(self._files(one, files))
+            elif files is not None:
+                self._limit(files)
 
     def _files(self, one: Statement, read: FilesRead) -> FileSource:
         for other, source in self.sources.files.items():
@@ -168,10 +170,17 @@ class _Pipeline:
                 read.path,
                 format=read.format,
                 schema=read.schema,
-                options=dict(read.options),
+                options=dict((*read.options, *read.limits)),
             )
         self.sources.files[read] = made
         return made
+
+    def _limit(self, read: FilesRead) -> None:
+        """Keep the limits of a stream, also when others read its files before, without any."""
+        made = self.sources.files[read]
+        limited = replace(made, options={**made.options, **dict(read.limits)})
+        self.sources.files[read] = limited
+        self.declarations[self.declarations.index(made)] = limited
 
     def feed(self, one: FlowStatement) -> None:
         """Know what feeds a table, when all topics are known."""

@@ -29,7 +29,8 @@ class FilesRead:
         path: The folder or pattern.
         format: The files' format; `parquet`, which is Spark's default, where nothing says it.
         schema: The columns as DDL, if they are said.
-        options: Options of Spark's reader.
+        options: Options of Spark's reader, without limits.
+        limits: How much a batch of a stream reads.
         offset: Where it stands.
         notes: What was taken differently.
     """
@@ -38,6 +39,7 @@ class FilesRead:
     format: str
     schema: str | None
     options: tuple[tuple[str, str], ...]
+    limits: tuple[tuple[str, str], ...] = field(compare=False)
     offset: int = field(compare=False)
     notes: tuple[str, ...] = field(compare=False)
 
@@ -62,12 +64,14 @@ def files_read(source: Source, subject: str, call: exp.Expr, name: str, offset: 
     if not path:
         raise refused("names no folder", f"write {name}('/folder', format => 'json', ...)")
     format, schema = given.pop("format", ("", "parquet"))[1], given.pop("schema", None)
-    options, notes = _options(given.values(), format, refused)
+    every, notes = _options(given.values(), format, refused)
+    options, limits = file_options.without_limits(every)
     return FilesRead(
         path=path,
         format=format,
         schema=None if schema is None else schema[1],
         options=tuple(sorted(options.items())),
+        limits=tuple(limits.items()),
         offset=offset,
         notes=tuple(notes),
     )

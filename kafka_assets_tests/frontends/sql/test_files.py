@@ -94,6 +94,17 @@ def test_files_are_read_as_they_are_by_a_view_and_in_a_join() -> None:
     assert (found["named"].reads, found["names_now"].reads) == ({"names": "static"}, {})
 
 
+def test_limits_are_those_of_the_stream_that_reads_a_folder_also_read_as_it_is() -> None:
+    whole = "CREATE MATERIALIZED VIEW now AS SELECT * FROM read_files('/in', 'text');"
+    limited = (
+        "CREATE STREAMING TABLE raw AS SELECT * FROM STREAM "
+        "read_files('/in', 'text', maxFilesPerTrigger => 5);"
+    )
+    for text in (whole + limited, limited + whole):
+        (source,) = [one for one in load(text).declarations if isinstance(one, FileSource)]
+        assert dict(source.options) == {"maxFilesPerTrigger": "5"}
+
+
 def test_rows_of_files_go_through_sql(
     spark: SparkSession, settings: Settings, tmp_path: Path
 ) -> None:
