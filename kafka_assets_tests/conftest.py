@@ -76,8 +76,10 @@ def spark() -> SparkSession:
     settings = Settings(spark=engine())
     name = "spark.driver.extraJavaOptions"
     # One thread for garbage: each of the other processes has its own.
-    flags = {name: session_conf(settings)[name].replace("UseParallelGC", "UseSerialGC")}
-    quick = settings.spark.model_copy(update={"conf": flags})
+    flags = session_conf(settings)[name].replace("UseParallelGC", "UseSerialGC")
+    # This JVM lives long enough for what the second compiler makes of its code to pay.
+    flags = f"{flags} -XX:TieredStopAtLevel=4 -Xmn512m"
+    quick = settings.spark.model_copy(update={"conf": {name: flags}})
     return spark_session(settings.model_copy(update={"spark": quick}))
 
 

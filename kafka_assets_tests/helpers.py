@@ -16,7 +16,8 @@ from kafka_assets.graph import Graph, build_graph
 from kafka_assets.settings import Settings
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
-"""Tests see each line of Spark a few times: to optimize it was half of their CPU time.
+"""A process that lives for a minute sees each line of Spark a few times: to optimize it was half of
+its CPU time.
 
 The room for code is given because the JVM would else take a fifth of it for such a compiler, fill
 it, and stop compiling.

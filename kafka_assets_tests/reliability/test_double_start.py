@@ -38,7 +38,8 @@ def pair(setup: Setup) -> Iterator[Pair]:
 def unleased(setup: Setup, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """Two workers whose lease is switched off: what is left are the transaction ids."""
     lake = tmp_path_factory.mktemp("unleased") / "lake"
-    with Pair(replace(setup, lake=lake, topic=_topic(), without=("lease",))) as both:
+    without_lease = replace(setup, lake=lake, topic=_topic(), without=("lease",))
+    with Pair(without_lease, warm=True) as both:
         yield both
 
 

@@ -15,18 +15,16 @@ import pytest
 from kafka_assets.settings import Settings
 from kafka_assets_tests.streaming.connect_server import connect_server
 
-CORE = (
-    "test_run.py::test_events_reach_silver_gold_and_the_dead_letters",
-    "test_run.py::test_a_broken_fail_rule_commits_nothing_of_its_batch",
-)
+CORE = ("test_run.py::test_events_reach_silver_gold_and_the_dead_letters",)
 MORE = (
+    "test_run.py::test_a_broken_fail_rule_commits_nothing_of_its_batch",
     "test_changes.py::test_readers_of_the_change_feed_get_each_change_once",
     "test_run.py::test_a_second_run_without_new_data_changes_nothing",
     "test_run.py::test_a_late_row_corrects_its_window_and_no_other",
     "test_run.py::test_a_batch_that_reached_the_table_is_not_written_again",
     "test_views_and_joins.py::test_changes_and_windows_are_read_through_a_view_as_well",
     "test_isolation.py::test_a_row_on_which_a_function_without_a_schema_raises_becomes_a_dead_letter_"
-    "too[again]",
+    "too",
     "test_stateful.py::test_an_updated_aggregate_is_the_same_after_one_run_and_after_many",
     "test_sinks.py::test_rows_go_to_a_topic_and_to_a_delta_table_outside_of_the_lake",
     "../frontends/sql/test_run.py::test_sql_and_python_tables_run_as_one_pipeline",
