@@ -27,14 +27,17 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", QUICK_JVM)
 
 LONGEST = (
     "reliability/test_kills.py",
-    "streaming/test_every_kind.py",
-    "reliability/test_double_start.py",
-    "demo/test_live.py",
-    "streaming/test_connect.py",
     "streaming/test_run.py",
-    "streaming/test_changes.py",
-    "demo/test_once.py",
+    "demo/test_live.py",
+    "operations/test_replay.py",
     "streaming/test_flows.py",
+    "streaming/test_isolation.py",
+    "reliability/test_double_start.py",
+    "streaming/test_connect.py",
+    "streaming/test_changes.py",
+    "streaming/test_views_and_joins.py",
+    "streaming/test_fence.py",
+    "reliability_topics/test_brokers.py",
 )
 """Files that take longest go first, so that two processes come to an end at about one time."""
 

@@ -35,6 +35,7 @@ def test_every_payload_of_the_corpus_ends_where_a_careful_person_wants_it(
     assert wrong == []
 
 
+@pytest.mark.verify
 def test_payloads_of_ten_megabytes_are_decoded_or_refused_like_small_ones(
     spark: SparkSession,
 ) -> None:

@@ -150,6 +150,7 @@ def test_flows_of_several_topics_a_declared_schema_and_a_backfill_run_unchanged(
     assert [r for (r,) in program.rows("sales_copy", "region")] == ["apac", "eu", "eu", "us"]
 
 
+@pytest.mark.verify
 def test_changes_of_both_types_run_unchanged(spark: SparkSession, settings: Settings) -> None:
     program = Run(spark, settings, "retail_cdc.py")
     first = {"id": 1, "name": "Ann", "city": "Rome", "email": "a@x", "op": "c", "ts_ms": 1}

@@ -164,6 +164,7 @@ def test_a_replay_that_died_at_any_step_and_is_started_again_writes_once(
     )
 
 
+@pytest.mark.verify
 def test_without_its_protections_a_replay_that_died_would_write_twice(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ INTERPRETED = (
 def jvm(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ...]]:
     """JVM options with which a worker starts in half the time."""
     folder = tmp_path_factory.mktemp("archive")
-    yield (*make_archive(folder, broker.bootstrap), *INTERPRETED)
+    yield make_archive(folder, broker.bootstrap, jvm=INTERPRETED)
     shutil.rmtree(folder)
 
 

@@ -32,7 +32,7 @@ AIMED = (
 RANDOM_KILLS = 16
 TRIES = 3
 """A kill may come too late for its window on a busy machine; so often it is aimed again."""
-RECOVER_EVERY = 4
+RECOVER_EVERY = 8
 """So many kills follow each other before a run to the end; most meet a run that recovers."""
 
 
@@ -58,9 +58,10 @@ def test_kills_at_random_moments_lose_and_double_nothing(siege: Siege) -> None:
     assert siege.recover("raw", "clean", "hourly").exact
     for number in range(1, RANDOM_KILLS + 1):
         part = (GROUP, JVM, PYTHON)[number % 3]
-        kill = siege.strike_after(chance.random(), part, ("raw", "clean", "hourly"))
-        print(kill)
         whole = number % RECOVER_EVERY == 0
+        tables = ("raw", "clean", "hourly") if number % 3 == 0 else ("raw", "clean")
+        kill = siege.strike_after(chance.random(), part, tables)
+        print(kill)
         verdict = siege.recover("raw", "clean", "hourly") if whole else siege.glance()
         assert verdict.exact if whole else verdict.sound, f"after {kill}: {verdict}"
 

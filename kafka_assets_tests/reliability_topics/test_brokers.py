@@ -105,6 +105,7 @@ def test_a_broker_that_dies_and_comes_back_during_a_run_costs_no_row(
     assert_all_once(chain)
 
 
+@pytest.mark.verify
 def test_a_broker_that_freezes_for_seconds_costs_no_row(chain: Chain, mortal: Broker) -> None:
     with ThreadPoolExecutor(1) as pool:
         run = begun(chain, pool, "direct")

@@ -183,6 +183,7 @@ def test_a_batch_that_is_written_again_changes_nothing(
     assert DeltaTable(customers.node.path).version() == before
 
 
+@pytest.mark.verify
 def test_changes_that_change_nothing_finish_their_batch(
     spark: SparkSession, settings: Settings, topic_name: str
 ) -> None:

@@ -120,6 +120,7 @@ def everything(spark: SparkSession, settings: Settings, tmp_path: Path) -> Every
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.verify
 def test_every_kind_of_table_is_the_same_after_one_run_and_many_and_after_a_repeated_batch(
     everything: Everything,
 ) -> None:

@@ -62,6 +62,7 @@ def test_a_second_run_without_new_data_changes_nothing(pipeline: Pipeline) -> No
 
 
 @pytest.mark.skipif("KAFKA_ASSETS_SPARK__REMOTE" in os.environ, reason="the JVM is elsewhere")
+@pytest.mark.verify
 def test_no_code_is_compiled_anew_for_a_batch_like_those_before(
     pipeline: Pipeline, spark: SparkSession
 ) -> None:
@@ -77,7 +78,7 @@ def test_no_code_is_compiled_anew_for_a_batch_like_those_before(
 
 def test_rules_report_how_many_rows_broke_them_and_the_first(pipeline: Pipeline) -> None:
     pipeline.produce(event("a", 1), event("b", 500), event("c", -1), event("d", 600))
-    positive, small = pipeline.run()["clean"].rules
+    positive, small = pipeline.run("raw", "clean")["clean"].rules
     assert (positive.name, positive.action, positive.broken) == ("positive", "drop", 1)
     assert (small.name, small.action, small.broken) == ("small", "warn", 2)
     assert positive.first is not None
@@ -89,32 +90,32 @@ def test_rules_report_how_many_rows_broke_them_and_the_first(pipeline: Pipeline)
 
 def test_a_rule_that_is_null_counts_as_broken(pipeline: Pipeline) -> None:
     pipeline.produce(event("a", None))
-    pipeline.run()
+    pipeline.run("raw", "clean")
     assert pipeline.rows("clean", "id") == []
     assert pipeline.letters("failed_rules") == [(["positive"],)]
 
 
 def test_a_late_row_corrects_its_window_and_no_other(pipeline: Pipeline) -> None:
     pipeline.produce(event("a", 1), event("b", 2, hour=11))
-    pipeline.run()
+    pipeline.run("raw", "clean", "hourly")
     pipeline.produce(event("late", 5))
-    report = pipeline.run()["hourly"]
+    report = pipeline.run("raw", "clean", "hourly")["hourly"]
     assert report.extra["windows"] == 1
     assert [total for _, total in pipeline.rows("hourly", "hour", "total")] == [6, 2]
 
 
 def test_offsets_and_lag_say_how_far_a_topic_was_read(pipeline: Pipeline) -> None:
     pipeline.produce(event("a", 1), event("b", 2))
-    pipeline.run()
+    pipeline.run("raw")
     pipeline.produce(event("c", 3))
-    report = pipeline.run()["raw"]
+    report = pipeline.run("raw")["raw"]
     assert report.offsets == {f"{pipeline.topic}/0": (2, 3)}
     assert report.lag == 0
 
 
 def test_offsets_are_published_for_lag_tools(pipeline: Pipeline, broker: Broker) -> None:
     pipeline.produce(event("a", 1), event("b", 2))
-    pipeline.run()
+    pipeline.run("raw")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     request = [
         ConsumerGroupTopicPartitions("kafka-assets.raw", [TopicPartition(pipeline.topic, 0)])
@@ -126,26 +127,26 @@ def test_offsets_are_published_for_lag_tools(pipeline: Pipeline, broker: Broker)
 def test_a_broken_fail_rule_commits_nothing_of_its_batch(pipeline: Pipeline) -> None:
     pipeline.graph = pipeline.graph_with(ka.expect_or_fail("known", "id <> 'intruder'"))
     pipeline.produce(event("a", 1))
-    pipeline.run()
+    pipeline.run("raw", "clean")
     pipeline.produce(event("b", 2), event("intruder", 3), event("c", -1))
     with pytest.raises(ExpectationFailed) as raised:
-        pipeline.run()
+        pipeline.run("raw", "clean")
     assert raised.value.rules["known"]["broken"] == 1
     assert "offset 2" in raised.value.what
     assert pipeline.rows("clean", "id") == [("a",)]
     assert pipeline.letters("offset") == []
 
     pipeline.graph = pipeline.graph_with()
-    pipeline.run()
+    pipeline.run("raw", "clean")
     assert pipeline.rows("clean", "id") == [("a",), ("b",), ("intruder",)]
     assert pipeline.letters("offset") == [(3,)]
 
 
 def test_what_a_dead_run_committed_is_reported_by_the_next(pipeline: Pipeline) -> None:
     pipeline.produce(event("a", 1), event("c", -1))
-    unreported = pipeline.run()["clean"]
+    unreported = pipeline.run("raw", "clean")["clean"]
     pipeline.produce(event("b", 2))
-    pipeline.run()
+    pipeline.run("raw", "clean")
     node = pipeline.graph.tables["clean"]
     both = run_table(
         node,
@@ -159,12 +160,12 @@ def test_what_a_dead_run_committed_is_reported_by_the_next(pipeline: Pipeline) -
 
 def test_a_batch_that_reached_the_table_is_not_written_again(pipeline: Pipeline) -> None:
     pipeline.produce(event("a", 1), event("c", -1), b"garbage")
-    pipeline.run()
+    pipeline.run("raw", "clean")
     commits = Path(pipeline.graph.tables["clean"].checkpoint) / "commits"
     for file in ("0", ".0.crc"):
         (commits / file).unlink()
     pipeline.graph = pipeline.graph_with(ka.expect_or_drop("new", "x > 50"))
-    pipeline.run()
+    pipeline.run("raw", "clean")
     assert pipeline.rows("clean", "id") == [("a",)]
     assert len(pipeline.letters("offset")) == 2
 
@@ -253,7 +254,7 @@ def test_a_lake_that_cannot_be_written_is_named(pipeline: Pipeline) -> None:
 
 def test_a_new_column_of_the_function_widens_the_table(pipeline: Pipeline) -> None:
     pipeline.produce(event("a", 1))
-    pipeline.run()
+    pipeline.run("raw")
     events = ka.kafka_topic(pipeline.topic, name="events")
 
     @ka.streaming_table(layer="bronze")
@@ -268,7 +269,7 @@ def test_a_new_column_of_the_function_widens_the_table(pipeline: Pipeline) -> No
 
 def test_a_column_that_changes_its_type_is_refused(pipeline: Pipeline) -> None:
     pipeline.produce(event("a", 1))
-    pipeline.run()
+    pipeline.run("raw")
     events = ka.kafka_topic(pipeline.topic, name="events")
 
     @ka.streaming_table(layer="bronze")
