@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kafka_assets.declarations import Topic
@@ -20,6 +21,7 @@ from kafka_assets.sources.kafka import KafkaAdmin, TopicState
 from kafka_assets.streaming import fence
 from kafka_assets.streaming.checkpoint import Checkpoint
 from kafka_assets.streaming.lease import lease
+from kafka_assets.streaming.session import spark_session
 from kafka_assets.streaming.tables import LakeTable
 
 
@@ -113,7 +115,8 @@ def accept_loss(
             "accepted_loss": [vars(gone) for gone in lost],
             "reason": reason,
         }
-        _write_batch(table, checkpoint, checkpoint.last_commit + 1, state.topic, onward, info)
+        batch_id, ends = checkpoint.last_commit + 1, {state.topic: onward}
+        _write_batch(table, checkpoint, batch_id, ends, info, settings)
         return lost
 
 
@@ -171,7 +174,7 @@ def repair(
                     kept = checkpoint.set_aside("commits", checkpoint.last_commit)
                     done.append(f"the batch will be finished; its torn file is kept as {kept}")
                 elif refused.state == "checkpoint_lost" and state is not None:
-                    done.append(_rebuild(node, table, state, accept=accept))
+                    done.append(_rebuild(node, table, state, settings, accept=accept))
                 else:
                     raise
         what = "; ".join(done) or "nothing was to be repaired"
@@ -181,7 +184,9 @@ def repair(
         return what
 
 
-def _rebuild(node: Node, table: LakeTable, state: TopicState, *, accept: bool) -> str:
+def _rebuild(
+    node: Node, table: LakeTable, state: TopicState, settings: Settings, *, accept: bool
+) -> str:
     """Make a lost checkpoint anew: everything that the table has was read, and no more."""
     ends = _ends_of_rows(node, table, state.topic)
     gone = [
@@ -212,7 +217,7 @@ def _rebuild(node: Node, table: LakeTable, state: TopicState, *, accept: bool) -
         )
     info = {"accepted_loss": [vars(x) for x in (*gone, *lost)]} if gone or lost else {}
     checkpoint = Checkpoint(node.checkpoint, None, -1, -1, {}).create()
-    _write_batch(table, checkpoint, 0, state.topic, onward, info)
+    _write_batch(table, checkpoint, 0, {state.topic: onward}, info, settings)
     at = ", ".join(f"{state.topic}/{p} at {offset}" for p, offset in sorted(onward.items()))
     return f"the checkpoint was made anew from the rows of the table: {at}"
 
@@ -263,17 +268,18 @@ def _write_batch(
     table: LakeTable,
     checkpoint: Checkpoint,
     batch_id: int,
-    topic: str,
-    ends: Mapping[int, int],
+    ends: Mapping[str, Mapping[int, int]],
     info: Mapping[str, Any],
+    settings: Settings,
 ) -> None:
     """Write a batch without rows to checkpoint and table, in the order of a run."""
-    checkpoint.write_offsets(batch_id, [{topic: {str(p): o for p, o in sorted(ends.items())}}])
+    offsets = [{t: {str(p): o for p, o in sorted(at.items())}} for t, at in ends.items()]
+    checkpoint.write_offsets(batch_id, offsets)
     who = {"query_id": checkpoint.query_id, "batch_id": batch_id}
-    table.append(
-        table.arrow_schema.empty_table(),
+    table.append_nothing(
         info={**who, **info},
         transaction=(str(checkpoint.query_id), batch_id),
+        spark=partial(spark_session, settings),
     )
     checkpoint.write_commit(batch_id)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from upath import UPath
@@ -24,6 +25,7 @@ from kafka_assets.sources import files
 from kafka_assets.sources.kafka import KafkaAdmin, TopicState
 from kafka_assets.streaming.checkpoint import Checkpoint
 from kafka_assets.streaming.lease import lease
+from kafka_assets.streaming.session import spark_session
 from kafka_assets.streaming.tables import LakeTable
 
 
@@ -140,7 +142,7 @@ def reset(
                 "reset", table, rows=loss.rows if loss else 0, reason=reason or found.phrase or None
             )
             audit.write(settings, [entry], by=by, run_id=run_id)
-            moved.update(_empty(node))
+            moved.update(_empty(node, settings))
         progress(f"{table} is empty and begins anew")
     return ResetReport(found.tables, found.losses, found.phrase, moved)
 
@@ -250,7 +252,7 @@ def _rows_of_lost_records(table: LakeTable, states: Mapping[str, TopicState]) ->
     return rows
 
 
-def _empty(node: Node) -> dict[str, str]:
+def _empty(node: Node, settings: Settings) -> dict[str, str]:
     """Move the checkpoint aside, then commit the table and its letters empty."""
     moved = {}
     checkpoint = UPath(node.checkpoint)
@@ -261,5 +263,5 @@ def _empty(node: Node) -> dict[str, str]:
     for path in (node.dead_letters_path, node.path):
         table = LakeTable.open(path)
         if table is not None and table.rows > 0:
-            table.delete(None)
+            table.delete(None, partial(spark_session, settings))
     return moved

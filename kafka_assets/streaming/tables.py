@@ -1,14 +1,14 @@
 """Delta tables as they lie in the lake: their state, their commits, their rows.
 
 Logs are read with deltalake, which needs no Spark; what operations change, and our own bookkeeping
-tables, are written with it too, so that a repair starts no JVM. How a table comes to be is
-`creating`'s.
+tables, are written with it too where it can, so that a repair starts no JVM. How a table comes to
+be is `creating`'s.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,7 +20,11 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from kafka_assets.errors import LakeError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+    OpenSpark = Callable[[], SparkSession]
+    """Gives a session, and starts it when there is none."""
 
 
 @dataclass(frozen=True)
@@ -204,10 +208,47 @@ class LakeTable:
         """Rows for which a condition of `pyarrow.dataset` holds."""
         return int(self._log.to_pyarrow_dataset().count_rows(filter=condition))
 
-    def delete(self, predicate: str | None) -> None:
-        """Remove the rows for which a condition holds, or all; for tables that no stream reads."""
-        with _writable(self.path):
-            self._log.delete(predicate)
+    def delete(self, predicate: str | None, spark: OpenSpark | None = None) -> None:
+        """Remove the rows for which a condition holds, or all; for tables that no stream reads.
+
+        Args:
+            predicate: The condition, in SQL.
+            spark: Gives a session, which is asked for where only Spark can write the table.
+
+        Raises:
+            LakeError: Only Spark can write the table, and no session was offered.
+        """
+        try:
+            with _writable(self.path):
+                self._log.delete(predicate)
+        except OnlySparkWrites:
+            if spark is None:
+                raise
+            where = "" if predicate is None else f" WHERE {predicate}"
+            quoted = self.path.replace("`", "``")
+            # The path is quoted, and the condition is ours.
+            spark().sql(f"DELETE FROM delta.`{quoted}`{where}").collect()  # noqa: S608
+            self._log.update_incremental()
+
+    def append_nothing(
+        self, *, info: Mapping[str, Any], transaction: tuple[str, int], spark: OpenSpark
+    ) -> None:
+        """Make a commit without rows, that only says something.
+
+        Args:
+            info: What it carries in `userMetadata`.
+            transaction: Application id and version that it records, for exactly once.
+            spark: Gives a session, which is asked for where only Spark can write the table.
+        """
+        try:
+            self.append(self.arrow_schema.empty_table(), info=info, transaction=transaction)
+        except OnlySparkWrites:
+            none = spark().read.format("delta").load(self.path).limit(0)
+            writer = none.write.format("delta").mode("append")
+            writer = writer.option("userMetadata", json.dumps(info))
+            app, version = transaction
+            writer.option("txnAppId", app).option("txnVersion", version).save(self.path)
+            self._log.update_incremental()
 
     def append(
         self, rows: Any, *, info: Mapping[str, Any], transaction: tuple[str, int] | None = None
@@ -218,6 +259,9 @@ class LakeTable:
             rows: An Arrow table with the table's columns.
             info: What the commit carries in `userMetadata`.
             transaction: Application id and version that the commit records, for exactly once.
+
+        Raises:
+            LakeError: Only Spark can write the table.
         """
         from deltalake import (
             CommitProperties,
@@ -251,6 +295,10 @@ class LakeTable:
         return [commit for commit in found if commit.version > after]
 
 
+class OnlySparkWrites(LakeError):
+    """A table has a Delta feature with which deltalake does not write."""
+
+
 @contextmanager
 def _writable(path: str) -> Iterator[None]:
     """Say in our words that a table has a feature with which deltalake does not write."""
@@ -259,7 +307,7 @@ def _writable(path: str) -> Iterator[None]:
     except DeltaError as error:
         if "nsupported table features" not in str(error):
             raise
-        raise LakeError(
+        raise OnlySparkWrites(
             f"{path} has a Delta feature with which only Spark can write it (clustering is one): "
             f"{first_line(error)}; nothing was changed",
             fix=f"ALTER TABLE delta.`{path}` CLUSTER BY NONE, then DROP FEATURE clustering; and "

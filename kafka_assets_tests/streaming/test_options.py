@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,7 +10,9 @@ from deltalake import DeltaTable
 
 import kafka_assets as ka
 from kafka_assets.errors import DeclarationError, LakeError, PlanError
-from kafka_assets.graph import Node
+from kafka_assets.graph import Graph, Node
+from kafka_assets.operations.repair import repair
+from kafka_assets.operations.reset import reset
 from kafka_assets.settings import Settings
 from kafka_assets.streaming import starting
 from kafka_assets.streaming.run import run_graph, run_table
@@ -71,9 +74,17 @@ def test_clustering_is_set_when_the_table_is_made_and_changed_later(
     assert clustered() == ["offset"]
     run_table(raw(settings, topic, cluster_by=["partition", "offset"]), spark, settings)
     assert clustered() == ["partition", "offset"]
-    # deltalake reads such a table and cannot write it: what would need that says so.
+    # deltalake reads such a table and cannot write it: operations ask Spark.
     with pytest.raises(LakeError, match="with which only Spark can write it"):
         LakeTable.existing(node.path).delete(None)
+    assert LakeTable.existing(node.path).rows == 4
+    graph = Graph({}, {"raw": node})
+    reset(graph, "raw", settings)
+    assert LakeTable.existing(node.path).rows == 0
+    assert run_table(node, spark, settings).kept == 4
+    shutil.rmtree(node.checkpoint)
+    assert "made anew from the rows of the table" in repair(node, settings)
+    assert run_table(node, spark, settings).kept == 0
     assert LakeTable.existing(node.path).rows == 4
 
 
