@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from kafka_assets.streaming import batch
 from kafka_assets.streaming.expectations import checked
-from kafka_assets.streaming.merge import REMOVE, merge, same
+from kafka_assets.streaming.merge import REMOVE, comparable, merge, same
 from kafka_assets.streaming.spec import BatchSpec, Through
 
 START, END = "__START_AT", "__END_AT"
@@ -120,7 +120,9 @@ def _write(spec: ChangesSpec, there: DataFrame, rows: DataFrame, commit: dict[st
     columns = tuple(spec.table.columns)
     new = rows.select(*[F.col(f"`{c}`") for c in columns])
     unchanged = there.select(*[F.col(f"`{c}`") for c in columns])
-    differing = new.alias("n").join(unchanged.alias("o"), same("n", "o", columns), "left_anti")
+    types = {field.name: field.dataType for field in new.schema.fields}
+    equal = same("n", "o", columns, types)
+    differing = new.alias("n").join(unchanged.alias("o"), equal, "left_anti")
     gone = unchanged.alias("o").join(new.alias("n"), same("o", "n", how.identity), "left_anti")
     changed = differing.withColumn(REMOVE, F.lit(False)).unionByName(
         gone.withColumn(REMOVE, F.lit(True))
@@ -172,7 +174,8 @@ def _ordered(changes: DataFrame, how: Folding) -> DataFrame:
     elif {"topic", "partition", "offset"} <= set(columns):
         tie = F.struct("topic", "partition", "offset")
     else:
-        tie = F.struct(F.xxhash64(*[F.col(f"`{c}`") for c in columns if c not in OWN]))
+        kinds = {f.name: f.dataType for f in changes.schema.fields if f.name not in OWN}
+        tie = F.struct(F.xxhash64(*[comparable(F.col(f"`{c}`"), t) for c, t in kinds.items()]))
     gone = F.lit(False) if how.deletes is None else F.coalesce(F.expr(how.deletes), F.lit(False))
     rows = changes.withColumn("_seq", F.expr(how.sequence_by)).filter("_seq IS NOT NULL")
     rows = rows.withColumn("_at", F.struct("_seq", tie)).withColumn("_gone", gone)
@@ -223,7 +226,8 @@ def _states(rows: DataFrame, how: Folding, kept: list[str], values: list[str]) -
             column = F.col(f"`{name}`")
             rows = rows.withColumn(name, F.last(column, ignorenulls=True).over(in_life))
     tracked = _tracked(how, values)
-    differs = [~F.col(f"`{c}`").eqNullSafe(F.lag(F.col(f"`{c}`")).over(life)) for c in tracked]
+    values_of = [comparable(F.col(f"`{c}`"), rows.schema[c].dataType) for c in tracked]
+    differs = [~value.eqNullSafe(F.lag(value).over(life)) for value in values_of]
     first = F.row_number().over(life) == 1
     begins = reduce(Column.__or__, differs, first)
     rows = rows.withColumn("_begins", begins.cast("int"))

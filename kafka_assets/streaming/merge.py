@@ -6,12 +6,13 @@ Sent by value to Spark Connect servers, as `batch` is, and under the same rules.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 TXN_APP = "spark.databricks.delta.write.txnAppId"
 TXN_VERSION = "spark.databricks.delta.write.txnVersion"
@@ -46,13 +47,55 @@ def merge(path: str, rows: DataFrame, keys: tuple[str, ...], commit: dict[str, A
         session.catalog.dropTempView(view)
 
 
-def same(left: str, right: str, names: tuple[str, ...]) -> Column:
-    """Whether two aliased frames agree in columns; nulls are equal to each other."""
+def same(
+    left: str, right: str, names: tuple[str, ...], types: Mapping[str, DataType] | None = None
+) -> Column:
+    """Whether two aliased frames agree in columns; nulls are equal to each other.
+
+    Args:
+        left: The alias of one.
+        right: The alias of the other.
+        names: The columns.
+        types: Types of columns that may hold maps.
+    """
     equal = F.lit(True)
     for name in names:
-        quoted = _quoted(name)
-        equal = equal & F.col(f"{left}.{quoted}").eqNullSafe(F.col(f"{right}.{quoted}"))
+        quoted, kind = _quoted(name), (types or {}).get(name)
+        one, other = (comparable(F.col(f"{side}.{quoted}"), kind) for side in (left, right))
+        equal = equal & one.eqNullSafe(other)
     return equal
+
+
+def comparable(value: Column, kind: DataType | None) -> Column:
+    """A value that is equal to another's when they are: Spark does not compare maps.
+
+    Args:
+        value: The value.
+        kind: Its type; None when it holds no map.
+    """
+    if kind is None or not _holds_map(kind):
+        return value
+    if isinstance(kind, MapType):
+        of = kind.valueType
+        pairs = F.transform(
+            F.map_entries(value),
+            lambda pair: F.struct(pair["key"], comparable(pair["value"], of)),
+        )
+        return F.array_sort(pairs)
+    if isinstance(kind, ArrayType):
+        of = kind.elementType
+        return F.transform(value, lambda element: comparable(element, of))
+    fields = kind.fields if isinstance(kind, StructType) else []
+    whole = F.struct(*[comparable(value[f.name], f.dataType).alias(f.name) for f in fields])
+    return F.when(value.isNotNull(), whole)
+
+
+def _holds_map(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return _holds_map(kind.elementType)
+    if isinstance(kind, StructType):
+        return any(_holds_map(field.dataType) for field in kind.fields)
+    return isinstance(kind, MapType)
 
 
 def _statement(path: str, view: str, on: str, sets: str, names: str, values: str) -> str:

@@ -7,9 +7,10 @@ import random
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F
 
 import kafka_assets as ka
@@ -249,3 +250,41 @@ def people(records):
         b"not JSON",
         b'{"name": "Max", "age": 7}',
     ]
+
+
+def test_maps_are_equal_when_their_entries_are_in_whatever_order(
+    spark: SparkSession, settings: Settings
+) -> None:
+    columns = pa.schema(
+        [("id", pa.string()), ("seq", pa.int64()), ("tags", pa.map_(pa.string(), pa.int64()))]
+    )
+
+    def change(seq: int, *tags: tuple[str, int]) -> None:
+        table = pa.Table.from_pylist([{"id": "a", "seq": seq, "tags": list(tags)}], columns)
+        write_deltalake(f"{settings.lake}/bronze/log", table, mode="append")
+
+    log = ka.external_table("log", path="bronze/log")
+    declared: list[Any] = [log]
+    for kind in (1, 2):
+        declared.append(ka.create_streaming_table(f"type_{kind}", layer="silver"))
+        flow = ka.create_auto_cdc_flow(
+            target=f"type_{kind}",
+            source="log",
+            keys=["id"],
+            sequence_by="seq",
+            except_column_list=["seq"],
+            stored_as_scd_type=kind,
+        )
+        declared.append(flow)
+    change(1, ("x", 1), ("y", 2))
+    graph = graph_of(settings, *declared)
+    run_graph(graph, spark, settings)
+    change(2, ("y", 2), ("x", 1))
+    counts = run_graph(graph, spark, settings)
+    assert [report.kept for report in counts.values()] == [0, 0]
+    change(3, ("x", 5))
+    run_graph(graph, spark, settings)
+    (row,) = DeltaTable(graph.tables["type_1"].path).to_pyarrow_table().to_pylist()
+    assert dict(row["tags"]) == {"x": 5}
+    found = DeltaTable(graph.tables["type_2"].path).to_pyarrow_table().to_pylist()
+    assert sorted((row["__START_AT"], len(row["tags"])) for row in found) == [(1, 2), (3, 1)]
