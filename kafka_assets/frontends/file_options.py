@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafka_assets.declarations.files import RESCUED, RESCUES
+from kafka_assets.declarations.model import FileSource
 
 AUTO_LOADER = "cloudfiles"
 
@@ -115,6 +116,17 @@ def without_limits(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str
     """Options that say how files are read, and those that say how much a batch reads."""
     limits = {name: value for name, value in options.items() if name.lower() in _LIMITS}
     return {name: value for name, value in options.items() if name not in limits}, limits
+
+
+def limited(made: FileSource, limits: Mapping[str, str]) -> FileSource | None:
+    """A source with the limits that one more reader says; None when another has said others.
+
+    Only a stream has limits of its batches: who reads the files as they are says none.
+    """
+    before = without_limits(made.options)[1]
+    if not limits or limits == before:
+        return made
+    return None if before else replace(made, options={**made.options, **limits})
 
 
 def one_limit(options: dict[str, str]) -> str | None:

@@ -139,6 +139,11 @@ def gone(paths: Iterable[str]) -> list[str]:
     return [path for path, is_there in zip(asked, there, strict=True) if not is_there]
 
 
+def fixed_part(source: Files) -> str:
+    """What the paths of all files of a source have in common, without the scheme."""
+    return re.split(r"[*?\[{]", source.path.split("://")[-1])[0].rstrip("/")
+
+
 def state_of(source: Files) -> FolderState:
     """What a folder holds now, by its listing alone.
 

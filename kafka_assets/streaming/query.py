@@ -24,6 +24,7 @@ from kafka_assets.errors import (
     SourceError,
 )
 from kafka_assets.graph import Files, Node
+from kafka_assets.sources import files
 from kafka_assets.streaming.isolation import is_about_rows
 from kafka_assets.streaming.spec import MARK
 
@@ -299,7 +300,8 @@ def _upstream_rewritten(node: Node, found: str, text: str) -> KafkaAssetsError:
 
 
 def _upstream_files_gone(node: Node, found: str, text: str) -> KafkaAssetsError:
-    if any(isinstance(one.source, Files) and one.read == "static" for one in node.inputs):
+    folders = [one.source for one in node.inputs if one.read == "static"]
+    if any(isinstance(one, Files) and files.fixed_part(one) in text for one in folders):
         return SourceError(
             f"table {node.name!r}: a file went while it was read ({found}): {_gist(text)}; batches "
             "committed before are kept",

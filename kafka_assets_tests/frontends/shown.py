@@ -1,4 +1,4 @@
-"""How tests look at a loaded program: its tables in a word or two, its edges, its rules."""
+"""How tests write a program, and look at one that is loaded: its tables, edges, rules and notes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from kafka_assets.frontends.programs import LoadedProgram, load_program
 from kafka_assets.graph import Graph, build_graph
 
 PROGRAMS = Path(__file__).parent / "programs"
+START = "import dlt\nfrom pyspark.sql.types import *\n"
+JSON = 'spark.readStream.format("json").schema("id INT")'
+AUTO = 'spark.readStream.format("cloudFiles").option("cloudFiles.format", "json").schema("id INT")'
 
 
 def load(name: str, **options: Any) -> LoadedProgram:
@@ -58,3 +61,13 @@ def rules(loaded: LoadedProgram) -> dict[str, list[tuple[str, str, str]]]:
         for name, table in loaded.tables.items()
         if table.expectations
     }
+
+
+def program(*readers: str) -> str:
+    """A program with a table for each reader."""
+    made = [f"@dlt.table\ndef table_{n}(): return {one}\n" for n, one in enumerate(readers)]
+    return START + "".join(made)
+
+
+def notes(loaded: LoadedProgram) -> list[str]:
+    return [f"{note.place.line}: {note.text}" for note in loaded.notes]

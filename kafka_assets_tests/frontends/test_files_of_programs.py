@@ -11,37 +11,27 @@ from typing import Any
 import pytest
 
 from kafka_assets.declarations import FileSource
-from kafka_assets.frontends.programs import LoadedProgram
 from kafka_assets.graph import build_graph
 from kafka_assets.settings import Settings
 from kafka_assets_tests.frontends.shown import (
+    AUTO,
+    JSON,
+    START,
     edges,
     graph_of_program,
     load,
+    notes,
+    program,
     refused,
     tables,
     written,
 )
-
-START = "import dlt\nfrom pyspark.sql.types import *\n"
-JSON = 'spark.readStream.format("json").schema("id INT")'
-AUTO = 'spark.readStream.format("cloudFiles").option("cloudFiles.format", "json").schema("id INT")'
-
-
-def program(*readers: str) -> str:
-    """A program with a table for each reader."""
-    made = [f"@dlt.table\ndef table_{n}(): return {one}\n" for n, one in enumerate(readers)]
-    return START + "".join(made)
 
 
 def source(folder: Path, reader: str, **options: Any) -> FileSource:
     """The one file source of a program that has this reader."""
     (found,) = written(folder, program(reader), **options).files.values()
     return found
-
-
-def notes(loaded: LoadedProgram) -> list[str]:
-    return [f"{note.place.line}: {note.text}" for note in loaded.notes]
 
 
 def test_a_program_with_auto_loader_becomes_a_file_source_and_its_tables(tmp_path: Path) -> None:
@@ -85,55 +75,6 @@ def test_two_programs_that_read_one_folder_share_it(tmp_path: Path) -> None:
         "table_0": ["in"],
         "other": ["in"],
     }
-
-
-def test_a_table_that_only_looks_files_up_does_not_begin_there(tmp_path: Path) -> None:
-    loaded = written(
-        tmp_path,
-        START + f"@dlt.table\ndef raw(): return {JSON}.load('/in')\n"
-        '@dlt.table\ndef named(): return dlt.read_stream("raw").join('
-        'spark.read.schema("id INT").json("/names"), "id")\n'
-        '@dlt.table\ndef both(): return dlt.read("raw").join('
-        'spark.read.schema("id INT").json("/names"), "id")\n',
-    )
-    assert tables(loaded) == {
-        "raw": "bronze streaming_table",
-        "named": "silver streaming_table",
-        "both": "gold materialized_view",
-    }
-    assert ("names", "named") in edges(loaded)
-
-
-def test_a_view_that_is_looked_up_is_like_the_files_that_it_shows(tmp_path: Path) -> None:
-    loaded = written(
-        tmp_path,
-        START + f"@dlt.table\ndef raw(): return {JSON}.load('/in')\n"
-        '@dlt.view\ndef names(): return spark.read.schema("id INT").json("/names")\n'
-        '@dlt.table\ndef named(): return dlt.read_stream("raw").join(dlt.read("names"), "id")\n'
-        '@dlt.table\ndef both(): return dlt.read("raw").join(dlt.read("names"), "id")\n'
-        '@dlt.table\ndef kept(): return dlt.read("names")\n',
-    )
-    assert {name: kind.split()[0] for name, kind in tables(loaded).items()} == {
-        "raw": "bronze",
-        "names": "silver",
-        "named": "silver",
-        "both": "gold",
-        "kept": "bronze",
-    }
-
-
-def test_limits_are_those_of_the_stream_that_reads_a_folder_also_read_as_it_is(
-    tmp_path: Path,
-) -> None:
-    limited = JSON + ".option('maxFilesPerTrigger', 5)"
-    whole = 'spark.read.schema("id INT").json("/in")'
-    for readers in ((limited + ".load('/in')", whole), (whole, limited + ".load('/in')")):
-        loaded = written(tmp_path, program(*readers))
-        assert loaded.files["in"].options == {"maxFilesPerTrigger": "5"}
-    ignored = whole.replace(".json", ".option('maxFilesPerTrigger', 5).json")
-    loaded = written(tmp_path, program(ignored))
-    assert loaded.files["in"].options == {}
-    assert notes(loaded) == ["4: maxFilesPerTrigger is not needed: all files are read"]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
-"""Two topics whose events are (id, x), for tests of tables that read several sources."""
+"""Two topics whose events are (id, x), and a folder for files: what tests of sources share."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,3 +32,10 @@ def two_topics(settings: Settings, topic_name: str, schemas: None) -> tuple[Any,
 
     topics = [ka.kafka_topic(names[name], name=name) for name in ("web", "app")]
     return topics[0], topics[1], send
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Path:
+    folder = tmp_path / "landing"
+    folder.mkdir()
+    return folder

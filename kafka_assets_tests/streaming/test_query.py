@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import kafka_assets as ka
-from kafka_assets.errors import LeaseHeld, RunFailed
+from kafka_assets.errors import FenceRefused, LeaseHeld, RunFailed, SourceError
 from kafka_assets.graph import Node
 from kafka_assets.settings import Settings
 from kafka_assets.streaming import query
@@ -57,3 +57,25 @@ def test_an_engine_that_is_gone_is_named_and_our_own_mistakes_are_not_hidden(nod
         raise ConnectionRefusedError("refused")
     with pytest.raises(ZeroDivisionError), query.named_errors(node):
         raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("gone", "again"),
+    [("/codes/1.csv", True), ("/lake/silver/orders/part-1.parquet", False)],
+)
+def test_a_looked_up_file_that_went_asks_for_another_run_and_a_vacuumed_one_for_a_reset(
+    tmp_path: Path, gone: str, again: bool
+) -> None:
+    orders = ka.external_table("orders", path="silver/orders")
+    codes = ka.file_source("codes", "/codes/*.csv", format="csv", schema="id STRING")
+
+    @ka.streaming_table(layer="silver", reads={"codes": "static"})
+    def named(orders: Any, codes: Any) -> Any:
+        return orders.join(codes, "id")
+
+    settings = Settings(lake=str(tmp_path / "lake"))
+    node = graph_of(settings, orders, codes, named).tables["named"]
+    text = f"[FAILED_READ_FILE.FILE_NOT_EXIST] Error while reading file file:{gone}."
+    error = query.translated(text, node)
+    assert isinstance(error, SourceError if again else FenceRefused)
+    assert getattr(error, "transient", False) is again

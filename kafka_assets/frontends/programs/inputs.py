@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from kafka_assets.declarations import FileSource, Place, Read, Topic, file_source
 from kafka_assets.declarations.files import source_name
 from kafka_assets.declarations.places import written_at
+from kafka_assets.frontends import file_options
 from kafka_assets.frontends.programs.execution import Execution, is_certain
 from kafka_assets.frontends.programs.facts import Aggregate, Key, Source
 from kafka_assets.frontends.programs.options import checked
@@ -195,19 +196,20 @@ class Reads:
         """The file source of a path; every reader of it must read it in one way."""
         registry, read = self._by.registry, source.files
         first = self._files_read.setdefault(source.name, source)
-        made_before = self.files.get(source.name)
-        if read is not None and read.limits and made_before is not None and first.files == read:
-            # Only a stream has limits of its batches: whoever read the folder before had none.
-            options = {**made_before.options, **dict(read.limits)}
-            self.files[source.name] = replace(made_before, options=options)
-        elif first.files != read:
+        known = self.files.get(source.name)
+        limited = None
+        if known is not None and read is not None:
+            limited = file_options.limited(known, dict(read.limits))
+        if first.files != read or (known is not None and limited is None):
             registry.problem(
                 f"reads the files at {source.name!r} in another way than at {first.place}",
                 "give both readers one format, one schema and the same options, or read the files "
                 "into a table and read that",
                 source.place,
             )
-        elif source.name not in self.files and read is not None:
+        elif limited is not None:
+            self.files[source.name] = limited
+        elif read is not None:
             name = self._name_of_files(source)
 
             def make() -> FileSource:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafka_assets.declarations import (
@@ -23,6 +23,7 @@ from kafka_assets.declarations.files import source_name
 from kafka_assets.declarations.model import Place
 from kafka_assets.declarations.places import check_name, written_at
 from kafka_assets.errors import DeclarationError
+from kafka_assets.frontends import file_options
 from kafka_assets.frontends.notes import Note
 from kafka_assets.frontends.sql.parse import parse
 from kafka_assets.frontends.sql.query import Query, read_query
@@ -152,17 +153,12 @@ class _Pipeline:
             if files is not None and files not in self.sources.files:
                 self.declarations.append(self._files(one, files))
             elif files is not None:
-                self._limit(files)
+                self._limit(one, files)
 
     def _files(self, one: Statement, read: FilesRead) -> FileSource:
         for other, source in self.sources.files.items():
             if other.path == read.path:
-                raise one.source.refused(
-                    _subject(one),
-                    read.offset,
-                    f"{read.path} is read in another way at {source.place}",
-                    "read it in one way, in a table that the others read",
-                )
+                raise self._other_way(one, read, source)
         taken = {*self.names, *(topic.name for topic in self.sources.topics.values())}
         with written_at(one.source.place(read.offset)), _shown(one.source):
             made = file_source(
@@ -175,12 +171,22 @@ class _Pipeline:
         self.sources.files[read] = made
         return made
 
-    def _limit(self, read: FilesRead) -> None:
+    def _limit(self, one: Statement, read: FilesRead) -> None:
         """Keep the limits of a stream, also when others read its files before, without any."""
         made = self.sources.files[read]
-        limited = replace(made, options={**made.options, **dict(read.limits)})
+        limited = file_options.limited(made, dict(read.limits))
+        if limited is None:
+            raise self._other_way(one, read, made)
         self.sources.files[read] = limited
         self.declarations[self.declarations.index(made)] = limited
+
+    def _other_way(self, one: Statement, read: FilesRead, made: FileSource) -> DeclarationError:
+        return one.source.refused(
+            _subject(one),
+            read.offset,
+            f"{read.path} is read in another way at {made.place}",
+            "read it in one way, in a table that the others read",
+        )
 
     def feed(self, one: FlowStatement) -> None:
         """Know what feeds a table, when all topics are known."""

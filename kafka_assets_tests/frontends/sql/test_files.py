@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 
 import kafka_assets as ka
 from kafka_assets.declarations import FileSource
+from kafka_assets.errors import DeclarationError
 from kafka_assets.graph import build_graph
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.run import run_graph
@@ -103,6 +104,8 @@ def test_limits_are_those_of_the_stream_that_reads_a_folder_also_read_as_it_is()
     for text in (whole + limited, limited + whole):
         (source,) = [one for one in load(text).declarations if isinstance(one, FileSource)]
         assert dict(source.options) == {"maxFilesPerTrigger": "5"}
+    with pytest.raises(DeclarationError, match="is read in another way"):
+        load(limited + limited.replace("raw", "more").replace("5", "6"))
 
 
 def test_rows_of_files_go_through_sql(
