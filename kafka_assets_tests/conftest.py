@@ -95,10 +95,15 @@ def topic_name() -> str:
 @pytest.fixture
 def settings(tmp_path: Path, broker: Broker) -> Settings:
     """Settings with a lake and schemas folder of this test's own, and the real broker."""
-    (tmp_path / "schemas").mkdir()
+    return settings_in(tmp_path, broker)
+
+
+def settings_in(folder: Path, broker: Broker) -> Settings:
+    """Settings with a lake and schemas folder in a folder."""
+    (folder / "schemas").mkdir()
     return Settings(
-        lake=str(tmp_path / "lake"),
-        schemas=tmp_path / "schemas",
+        lake=str(folder / "lake"),
+        schemas=folder / "schemas",
         kafka=KafkaSettings(bootstrap_servers=broker.bootstrap),
         spark=engine(),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,11 +29,17 @@ if TYPE_CHECKING:
 class Pipeline:
     """A topic `events`, bronze, silver, an hourly table and a view, in a lake of their own."""
 
-    def __init__(self, spark: SparkSession, settings: Settings, topic: str) -> None:
+    def __init__(
+        self, spark: SparkSession, settings: Settings, topic: str, *, like: Pipeline | None = None
+    ) -> None:
+        """A new topic and an empty lake; or the topic, and a copy of the lake, of another."""
         self.spark, self.settings, self.topic = spark, settings, topic
         assert settings.schemas is not None
         (settings.schemas / "event.ddl").write_text("id STRING NOT NULL, x INT, at TIMESTAMP")
-        create_topic(settings.kafka.bootstrap_servers, topic)
+        if like is None:
+            create_topic(settings.kafka.bootstrap_servers, topic)
+        else:
+            shutil.copytree(like.settings.lake, settings.lake)
         self.graph = self.graph_with()
 
     def graph_with(self, *rules: Any) -> Graph:
@@ -94,14 +101,20 @@ def event(id: str, x: int | None, hour: int = 10) -> dict[str, Any]:
 class Bronze:
     """A topic with three records and the bronze table that has them."""
 
-    def __init__(self, spark: SparkSession, settings: Settings, topic: str) -> None:
+    def __init__(
+        self, spark: SparkSession, settings: Settings, topic: str, *, like: Bronze | None = None
+    ) -> None:
+        """A topic and a lake of its own; or the topic, and a copy of the lake, of another."""
         self.spark, self.settings, self.topic = spark, settings, topic
         self.admin = AdminClient({"bootstrap.servers": settings.kafka.bootstrap_servers})
-        create_topic(settings.kafka.bootstrap_servers, topic)
-        self.produce(b"a", b"b", b"c")
         self.graph = self._graph()
         self.node = self.graph.tables["raw"]
-        self.run()
+        if like is None:
+            create_topic(settings.kafka.bootstrap_servers, topic)
+            self.produce(b"a", b"b", b"c")
+            self.run()
+        else:
+            shutil.copytree(like.settings.lake, settings.lake)
         self.checkpoint = Path(self.node.checkpoint)
 
     def _graph(self) -> Graph:

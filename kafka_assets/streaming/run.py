@@ -7,11 +7,10 @@ Dagster, the command line and tests all come through `run_table`.
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from kafka_assets.sources import files
 from kafka_assets.sources.kafka import KafkaAdmin, TopicState
 from kafka_assets.streaming import collect, files_seen, places, table_rules, views
 from kafka_assets.streaming.creating import ensure_letters, ensure_table
+from kafka_assets.streaming.interpreted import engine_conf
 from kafka_assets.streaming.isolation import is_about_rows
 from kafka_assets.streaming.lease import lease
 from kafka_assets.streaming.plan import plan_table
@@ -37,6 +37,7 @@ from kafka_assets.streaming.query import (
     text_of,
 )
 from kafka_assets.streaming.report import RunReport
+from kafka_assets.streaming.session import conf_of_a_run
 from kafka_assets.streaming.starting import Run, batch_spec, start
 from kafka_assets.streaming.tables import LakeTable
 
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 
 ONCE_DONE = "kafka_assets.done"
 """Stands in the checkpoint of a flow that runs once, when it has run."""
-
-_CONF = threading.Lock()
 
 
 def run_table(
@@ -111,7 +110,7 @@ def run_table(
                 for figure, rows in _run_part(replace(run, node=part), topics).items():
                     state[figure] = state.get(figure, 0) + rows
         else:
-            with session_conf(session, node.table.options.spark_conf):
+            with conf_of_a_run(session, engine_conf(node, settings)):
                 views.run_view(node, session, batch_spec(run), table)
         since = table.version if reported_version is None else reported_version
         if since > table.version:
@@ -181,33 +180,9 @@ def _may_be_alone(run: Run, error: RunFailed) -> bool:
 
 
 def _drain(run: Run, topics: Mapping[str, TopicState], *, alone: bool = False) -> StreamingQuery:
-    with session_conf(run.session, run.node.table.options.spark_conf):
-        query = start_query(lambda: start(run, topics, alone=alone), run.node)
+    query = start_query(lambda: start(run, topics, alone=alone), run.node)
     await_query(query, run.node)
     return query
-
-
-@contextmanager
-def session_conf(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
-    """Set a table's own Spark settings: while its query starts, which keeps them, or its view runs.
-
-    Nothing else starts in this session meanwhile.
-    """
-    if not conf:
-        yield
-        return
-    with _CONF:
-        before: dict[str, str | None] = {name: session.conf.get(name, None) for name in conf}
-        for name, value in conf.items():
-            session.conf.set(name, value)
-        try:
-            yield
-        finally:
-            for name, old in before.items():
-                if old is None:
-                    session.conf.unset(name)
-                else:
-                    session.conf.set(name, old)
 
 
 def run_graph(

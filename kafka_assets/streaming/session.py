@@ -60,6 +60,7 @@ CONF = {
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
 _lock = threading.Lock()
+_conf_lock = threading.Lock()
 
 
 def session_conf(settings: Settings) -> dict[str, Any]:
@@ -106,6 +107,29 @@ def spark_session(settings: Settings) -> SparkSession:
         builder = SparkSession.builder.master(settings.spark.master).config(map=seen)
         with _out_of_sight({n: v for n, v in conf.items() if n not in seen}):
             return builder.getOrCreate()
+
+
+@contextmanager
+def conf_of_a_run(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
+    """Set Spark settings of one run: while its query starts, which keeps them, or its view runs.
+
+    Nothing else starts in this session meanwhile.
+    """
+    if not conf:
+        yield
+        return
+    with _conf_lock:
+        before: dict[str, str | None] = {name: session.conf.get(name, None) for name in conf}
+        for name, value in conf.items():
+            session.conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name, old in before.items():
+                if old is None:
+                    session.conf.unset(name)
+                else:
+                    session.conf.set(name, old)
 
 
 @contextmanager

@@ -23,7 +23,9 @@ from kafka_assets.streaming import by_value, fence
 from kafka_assets.streaming.batch import run_batch, run_keyed
 from kafka_assets.streaming.changes import ChangesSpec, run_changes
 from kafka_assets.streaming.creating import set_property
+from kafka_assets.streaming.interpreted import engine_conf
 from kafka_assets.streaming.plan import RAW, Planned, decoded_frame, folding, plan_table
+from kafka_assets.streaming.session import conf_of_a_run
 from kafka_assets.streaming.spec import BatchSpec, Rule, Through
 from kafka_assets.streaming.tables import LakeTable
 from kafka_assets.streaming.windows import WindowSpec, run_windows, window_start
@@ -81,6 +83,12 @@ def start(run: Run, topics: Mapping[str, TopicState], *, alone: bool = False) ->
     if node.flow is not None and fence.begun(node.flow) not in table.properties:
         # From now on, a checkpoint of this flow that is missing has been lost.
         set_property(run.session, node.path, fence.begun(node.flow), "true")
+    with conf_of_a_run(run.session, engine_conf(node, run.settings, topics, position)):
+        return _start(run, position, alone=alone)
+
+
+def _start(run: Run, position: fence.Position, *, alone: bool) -> StreamingQuery:
+    node = run.node
     if node.table.kind == "windowed_table":
         return _start_windows(run, position)
     if node.table.changes is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,22 +16,34 @@ from kafka_assets.operations import attempt, letters, replay
 from kafka_assets.operations.letters import Filter
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.lease import lease
+from kafka_assets_tests.conftest import settings_in
 from kafka_assets_tests.helpers import graph_of
 from kafka_assets_tests.pipeline import Pipeline, event
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from kafka_assets.demo.broker import Broker
+
 ALL = Filter(statuses=letters.STATUSES)
 
 
-@pytest.fixture
-def pipeline(spark: SparkSession, settings: Settings, topic_name: str) -> Pipeline:
+@pytest.fixture(scope="module")
+def original(
+    spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory
+) -> Pipeline:
     """Two good events, and one each that breaks a rule, is no JSON, and has no id."""
-    pipeline = Pipeline(spark, settings, topic_name)
+    settings = settings_in(tmp_path_factory.mktemp("original"), broker)
+    pipeline = Pipeline(spark, settings, f"t-{uuid.uuid4().hex[:12]}")
     pipeline.produce(event("a", 1), event("b", -1), b"no json", {"x": 3}, event("c", 2))
     pipeline.run("raw", "clean")
     return pipeline
+
+
+@pytest.fixture
+def pipeline(original: Pipeline, settings: Settings) -> Pipeline:
+    """A copy of its own for each test; the topic is theirs together."""
+    return Pipeline(original.spark, settings, original.topic, like=original)
 
 
 def with_silver(pipeline: Pipeline, rule: str, *more: Any, lenient: bool = False) -> Graph:
@@ -149,6 +162,7 @@ def test_a_replay_that_died_at_any_step_and_is_started_again_writes_once(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = ("replaying", "write", "replayed", "still_dead")
+    # The topic's next records: no other test reads on in it.
     pipeline.produce(*[event(step, -2) for step in steps])
     pipeline.run("raw", "clean")
     pipeline.graph = with_silver(pipeline, "x > -5")

@@ -17,16 +17,13 @@ from kafka_assets_tests.reliability.ledger import Ledger
 from kafka_assets_tests.reliability.workers import Setup, Worker
 
 
-def make_archive(
-    folder: Path, bootstrap: str, *tables: str, jvm: tuple[str, ...] = ()
-) -> tuple[str, ...]:
+def make_archive(folder: Path, bootstrap: str, *tables: str) -> tuple[str, ...]:
     """Run the tables once on a lake of their own, and return the JVM options of later workers.
 
     Args:
         folder: An empty folder for the file and the lake.
         bootstrap: The broker; topics named after the folder are made there.
         tables: Further tables that the workers will run.
-        jvm: Options that the workers will have anyway.
     """
     file = folder / "classes.jsa"
     topic = f"archive-{folder.name}-{folder.stat().st_ino}"
@@ -36,11 +33,11 @@ def make_archive(
         prepare(folder / "lake")
     ledger = Ledger(bootstrap, topic, seed=0)
     setup = Setup(folder / "lake", bootstrap, topic)
-    with Worker(replace(setup, jvm=(*jvm, f"-XX:ArchiveClassesAtExit={file}"))) as worker:
+    with Worker(replace(setup, jvm=(f"-XX:ArchiveClassesAtExit={file}",))) as worker:
         worker.await_ready()
         ledger.send(100)
         worker.do(f"run raw clean hourly {' '.join(tables)}")
         worker.leave()
         # The file is written at the JVM's end, which comes after Python's.
         psutil.wait_procs([worker.jvm], timeout=120)
-    return (*jvm, f"-XX:SharedArchiveFile={file}") if file.exists() else jvm
+    return (f"-XX:SharedArchiveFile={file}",) if file.exists() else ()

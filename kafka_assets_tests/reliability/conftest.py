@@ -12,18 +12,12 @@ from kafka_assets.demo.broker import Broker
 from kafka_assets_tests.reliability.archive import make_archive
 from kafka_assets_tests.reliability.siege import Siege
 
-INTERPRETED = (
-    "-Dspark.sql.codegen.factoryMode=NO_CODEGEN",
-    "-Dspark.sql.codegen.wholeStage=false",
-)
-"""A worker that is killed within seconds would write and compile code for rows that never come."""
-
 
 @pytest.fixture(scope="session")
 def jvm(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ...]]:
     """JVM options with which a worker starts in half the time."""
     folder = tmp_path_factory.mktemp("archive")
-    yield make_archive(folder, broker.bootstrap, jvm=INTERPRETED)
+    yield make_archive(folder, broker.bootstrap)
     shutil.rmtree(folder)
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import TopicPartition
 
+from kafka_assets_tests.conftest import settings_in
 from kafka_assets_tests.helpers import create_topic
 from kafka_assets_tests.pipeline import Bronze
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from kafka_assets.demo.broker import Broker
     from kafka_assets.settings import Settings
 
 
@@ -23,27 +26,44 @@ def bronze(spark: SparkSession, settings: Settings, topic_name: str) -> Bronze:
     return Bronze(spark, settings, topic_name)
 
 
-def test_a_lost_checkpoint_is_refused_because_rows_would_double(bronze: Bronze) -> None:
-    shutil.rmtree(bronze.checkpoint)
-    assert bronze.refused().state == "checkpoint_lost"
+@pytest.fixture(scope="module")
+def original(
+    spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory
+) -> Bronze:
+    """What the copies are of, with a second table that has read the first."""
+    settings = settings_in(tmp_path_factory.mktemp("original"), broker)
+    original = Bronze(spark, settings, f"t-{uuid.uuid4().hex[:12]}")
+    original.run("copy")
+    return original
 
 
-def test_a_checkpoint_without_metadata_is_refused(bronze: Bronze) -> None:
-    (bronze.checkpoint / "metadata").unlink()
-    assert bronze.refused().state == "checkpoint_lost"
+@pytest.fixture
+def copied(original: Bronze, settings: Settings) -> Bronze:
+    """A copy of its own for each test that leaves the topic alone, which is theirs together."""
+    return Bronze(original.spark, settings, original.topic, like=original)
 
 
-def test_a_damaged_checkpoint_is_refused_with_the_file(bronze: Bronze) -> None:
-    (bronze.checkpoint / "metadata").write_text("{")
-    error = bronze.refused()
+def test_a_lost_checkpoint_is_refused_because_rows_would_double(copied: Bronze) -> None:
+    shutil.rmtree(copied.checkpoint)
+    assert copied.refused().state == "checkpoint_lost"
+
+
+def test_a_checkpoint_without_metadata_is_refused(copied: Bronze) -> None:
+    (copied.checkpoint / "metadata").unlink()
+    assert copied.refused().state == "checkpoint_lost"
+
+
+def test_a_damaged_checkpoint_is_refused_with_the_file(copied: Bronze) -> None:
+    (copied.checkpoint / "metadata").write_text("{")
+    error = copied.refused()
     assert error.state == "checkpoint_damaged"
     assert "metadata" in error.what
 
 
-def test_emptied_logs_under_the_old_query_id_are_refused(bronze: Bronze) -> None:
+def test_emptied_logs_under_the_old_query_id_are_refused(copied: Bronze) -> None:
     for folder in ("offsets", "commits"):
-        shutil.rmtree(bronze.checkpoint / folder)
-    assert bronze.refused().state == "batches_disagree"
+        shutil.rmtree(copied.checkpoint / folder)
+    assert copied.refused().state == "batches_disagree"
 
 
 def test_an_older_checkpoint_is_refused(bronze: Bronze) -> None:
@@ -56,9 +76,9 @@ def test_an_older_checkpoint_is_refused(bronze: Bronze) -> None:
     assert bronze.refused().state == "batches_disagree"
 
 
-def test_another_table_under_the_checkpoint_is_refused(bronze: Bronze) -> None:
-    shutil.rmtree(bronze.node.path)
-    assert bronze.refused().state == "table_replaced"
+def test_another_table_under_the_checkpoint_is_refused(copied: Bronze) -> None:
+    shutil.rmtree(copied.node.path)
+    assert copied.refused().state == "table_replaced"
 
 
 def test_a_topic_made_anew_is_refused_also_when_it_is_longer_than_the_saved_offset(
@@ -90,12 +110,11 @@ def test_records_deleted_after_they_were_read_do_no_harm(bronze: Bronze) -> None
     assert bronze.run().kept == 1
 
 
-def test_an_upstream_table_made_anew_is_refused(bronze: Bronze) -> None:
-    bronze.run("copy")
-    shutil.rmtree(bronze.node.path)
-    shutil.rmtree(bronze.checkpoint)
-    bronze.run()
-    assert bronze.refused("copy").state == "source_recreated"
+def test_an_upstream_table_made_anew_is_refused(copied: Bronze) -> None:
+    shutil.rmtree(copied.node.path)
+    shutil.rmtree(copied.checkpoint)
+    copied.run()
+    assert copied.refused("copy").state == "source_recreated"
 
 
 def test_a_table_restored_to_an_older_version_is_refused_until_it_is_restored_again(
@@ -113,10 +132,10 @@ def test_a_table_restored_to_an_older_version_is_refused_until_it_is_restored_ag
 
 
 @pytest.mark.parametrize("log", ["offsets", "commits"])
-def test_a_torn_file_whose_batch_the_table_has_is_refused(bronze: Bronze, log: str) -> None:
-    (bronze.checkpoint / log / "0").write_bytes(b"")
+def test_a_torn_file_whose_batch_the_table_has_is_refused(copied: Bronze, log: str) -> None:
+    (copied.checkpoint / log / "0").write_bytes(b"")
     expected = {"offsets": "checkpoint_damaged", "commits": "commit_torn"}
-    error = bronze.refused()
+    error = copied.refused()
     assert error.state == expected[log]
     assert f"{log}/0" in error.what
 
@@ -129,26 +148,24 @@ def test_a_missing_file_in_the_middle_is_refused(bronze: Bronze) -> None:
     assert bronze.refused().state == "checkpoint_damaged"
 
 
-def test_the_checkpoint_of_another_table_is_refused(bronze: Bronze) -> None:
-    bronze.run("copy")
-    copy = Path(bronze.graph.tables["copy"].checkpoint)
-    shutil.rmtree(bronze.checkpoint)
-    shutil.copytree(copy, bronze.checkpoint)
-    assert bronze.refused().state == "table_replaced"
+def test_the_checkpoint_of_another_table_is_refused(copied: Bronze) -> None:
+    copy = Path(copied.graph.tables["copy"].checkpoint)
+    shutil.rmtree(copied.checkpoint)
+    shutil.copytree(copy, copied.checkpoint)
+    assert copied.refused().state == "table_replaced"
 
 
-def test_a_table_that_forgets_its_batches_is_refused(bronze: Bronze) -> None:
-    bronze.spark.sql(
-        f"ALTER TABLE delta.`{bronze.node.path}` SET TBLPROPERTIES "
+def test_a_table_that_forgets_its_batches_is_refused(copied: Bronze) -> None:
+    copied.spark.sql(
+        f"ALTER TABLE delta.`{copied.node.path}` SET TBLPROPERTIES "
         "('delta.setTransactionRetentionDuration' = 'interval 1 days')"
     )
-    assert bronze.refused().state == "transactions_expire"
+    assert copied.refused().state == "transactions_expire"
 
 
-def test_an_upstream_whose_rows_were_deleted_is_refused_by_name(bronze: Bronze) -> None:
-    bronze.run("copy")
-    bronze.spark.sql(f"DELETE FROM delta.`{bronze.node.path}` WHERE offset = 1")
-    assert bronze.refused("copy").state == "upstream_rewritten"
+def test_an_upstream_whose_rows_were_deleted_is_refused_by_name(copied: Bronze) -> None:
+    copied.spark.sql(f"DELETE FROM delta.`{copied.node.path}` WHERE offset = 1")
+    assert copied.refused("copy").state == "upstream_rewritten"
 
 
 def test_a_batch_that_was_begun_and_not_finished_is_allowed(bronze: Bronze) -> None:

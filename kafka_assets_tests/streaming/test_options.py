@@ -14,7 +14,7 @@ from kafka_assets.graph import Graph, Node
 from kafka_assets.operations.repair import repair
 from kafka_assets.operations.reset import reset
 from kafka_assets.settings import Settings
-from kafka_assets.streaming import starting
+from kafka_assets.streaming import interpreted, starting
 from kafka_assets.streaming.run import run_graph, run_table
 from kafka_assets.streaming.tables import LakeTable
 from kafka_assets_tests.helpers import create_topic, graph_of, produce
@@ -156,6 +156,50 @@ def test_spark_settings_of_a_table_hold_for_it_alone(
     run_graph(graph, spark, settings, names=("counted",))
     assert seen[-1] == "5"
     assert spark.conf.get(name) == before
+
+
+def test_few_rows_are_interpreted_many_are_compiled_and_who_chose_is_left_alone(
+    spark: SparkSession,
+    settings: Settings,
+    topic: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "spark.sql.codegen.wholeStage"
+    before = spark.conf.get(name, "true")
+    seen = []
+
+    events = ka.kafka_topic(topic, name="events")
+
+    @ka.streaming_table(layer="bronze")
+    def raw(events: Any) -> Any:
+        seen.append(events.sparkSession.conf.get(name, "true"))
+        return events
+
+    @ka.streaming_table(layer="silver")
+    def copy(raw: Any) -> Any:
+        seen.append(raw.sparkSession.conf.get(name, "true"))
+        return raw
+
+    @ka.streaming_table(layer="bronze", spark_conf={name: "true"})
+    def chosen(events: Any) -> Any:
+        seen.append(events.sparkSession.conf.get(name))
+        return events
+
+    monkeypatch.setattr(interpreted, "FEW", 2)
+    graph = graph_of(settings, events, raw, copy, chosen)
+
+    def runs(*names: str) -> list[str]:
+        run_graph(graph, spark, settings, names=names)
+        found = seen[-len(names) :]
+        seen.clear()
+        return found
+
+    assert runs("raw", "copy") == ["true", "true"]
+    produce(settings.kafka.bootstrap_servers, topic, [b"d"])
+    assert runs("raw", "copy") == ["false", "false"]
+    assert spark.conf.get(name, "true") == before
+    monkeypatch.setattr(interpreted, "FEW", 100)
+    assert runs("chosen") == ["true"]
 
 
 def test_options_that_name_no_column_are_refused_at_plan_time(
