@@ -27,5 +27,6 @@ def siege(
 ) -> Iterator[Siege]:
     """A topic, a lake that is empty at first, and workers, for all tests of a file."""
     topic = f"t-{uuid.uuid4().hex[:12]}"
-    with Siege(tmp_path_factory.mktemp("siege"), broker.bootstrap, topic, jvm=jvm) as besieged:
+    folder = tmp_path_factory.mktemp("siege")
+    with Siege(folder, broker.bootstrap, topic, jvm=jvm, events=100) as besieged:
         yield besieged
