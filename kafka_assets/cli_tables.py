@@ -193,7 +193,7 @@ def repair(
         bool, typer.Option("--accept-loss", help="Also where unread records may be gone.")
     ] = False,
 ) -> None:
-    """Repair a table's checkpoint where that loses and doubles nothing. Starts no Spark."""
+    """Repair a table's checkpoint where that loses and doubles nothing."""
     from kafka_assets.operations import repair as operation
     from kafka_assets.operations.letters import table_of
 
@@ -216,7 +216,7 @@ def accept_loss(table: TableName, because: Because) -> None:
 
 
 def move(table: TableName) -> None:
-    """Take a table along to where its changed declaration says. Starts no Spark."""
+    """Take a table along to where its changed declaration says."""
     from kafka_assets.operations import move as operation
     from kafka_assets.operations.letters import table_of
 

@@ -1,4 +1,4 @@
-"""The examples in docs/tables.md are one pipeline, and it runs."""
+"""The examples in docs/tables.md are one pipeline, and it runs; so does the test in the README."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PAGE = Path(__file__).parents[1] / "docs" / "tables.md"
+README = PAGE.parents[1] / "README.md"
 
 SCHEMAS = {
     "order.ddl": "id STRING, customer STRING, item STRING, amount DOUBLE, at TIMESTAMP",
@@ -90,3 +91,12 @@ def test_the_examples_run(spark: SparkSession, settings: Settings) -> None:
     assert reports["alerts"].kept == 2
     assert (rows("coupon", "code", "off"), reports["coupon"].dead) == ([("a", 1)], 1)
     assert all(rule.holds for rule in reports["balance"].table_rules)
+
+
+@pytest.mark.verify
+def test_the_test_in_the_readme_passes(spark: SparkSession, settings: Settings) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text("utf-8"), re.M | re.S)
+    (text,) = [block for block in blocks if "def test_" in block]
+    module = ModuleType("readme_test")
+    exec(compile(text, str(README), "exec"), module.__dict__)
+    module.test_a_refund_is_a_dead_letter(spark, settings)

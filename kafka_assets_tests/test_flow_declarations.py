@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from deltalake import write_deltalake
 
 import kafka_assets as ka
 from kafka_assets.errors import DeclarationError
+from kafka_assets.graph import build_graph
 from kafka_assets.settings import Settings
 from kafka_assets_tests.helpers import graph_of
 
@@ -180,3 +182,23 @@ def test_a_table_expectation_about_a_table_that_does_not_exist_is_refused() -> N
 def test_bounds_that_bound_nothing_are_refused() -> None:
     with pytest.raises(DeclarationError, match="are no bounds"):
         ka.expect_row_count("some")
+
+
+def test_options_about_batches_and_letters_go_to_the_table_that_decodes(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "price.ddl").write_text("item STRING")
+    module = ModuleType("prices")
+    text = """
+import kafka_assets as ka
+events = ka.kafka_topic("events")
+
+@ka.latest_per_key(layer="silver", schema="price.ddl", max_dead_share=0.1, owners=("team:a",))
+def price_now(events):
+    return events
+"""
+    exec(compile(text, str(tmp_path / "prices.py"), "exec"), module.__dict__)
+    tables = build_graph([module], Settings(lake="/lake", schemas=tmp_path)).tables
+    assert tables["price_now_changes"].table.max_dead_share == 0.1
+    assert tables["price_now"].table.max_dead_share is None
+    assert tables["price_now"].table.owners == ("team:a",)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Unpack
+from typing import Any, Unpack, cast
 
 from kafka_assets.declarations.common import Common, new_table, table_of
 from kafka_assets.declarations.flows import as_it_is
 from kafka_assets.declarations.model import Author, Changes, Flow, Table, fed_by_flows
 from kafka_assets.declarations.places import declared
 from kafka_assets.options import JsonOptions
+
+BATCHES = ("max_rows_per_batch", "max_dead_share")
 
 
 def latest_per_key(
@@ -27,7 +29,8 @@ def latest_per_key(
         layer: `bronze`, `silver` or `gold`.
         schema: A schema file, as in `streaming_table`.
         json: How strictly the payload is decoded; tombstones are kept whatever it says.
-        common: As in `streaming_table`. Expectations are those of `<name>_changes`.
+        common: As in `streaming_table`. Expectations, `max_rows_per_batch` and `max_dead_share` are
+            those of `<name>_changes`.
 
     Returns:
         A decorator that turns a function of a topic, or of the bronze table that keeps it, into a
@@ -40,16 +43,20 @@ def latest_per_key(
 
     def declare(function: Author) -> Table:
         name = common.get("name", function.__name__)
+        # What is about batches and their dead letters is of the table that decodes.
+        own: dict[str, Any] = dict(common)
+        batches = {key: own.pop(key) for key in BATCHES if key in own}
+        of_changes = {"name": f"{name}_changes", "private": True, "comment": f"Changes of {name}."}
         changes = table_of(
             function,
             "streaming_table",
             layer,
-            {"name": f"{name}_changes", "private": True, "comment": f"Changes of {name}."},
+            cast("Common", {**of_changes, **batches}),
             schema=schema,
             json=replace(json or JsonOptions(), tombstones="keep"),
         )
         place = changes.place
-        about: Common = {"comment": f"The newest row of each key of {changes.name}.", **common}
+        about = cast("Common", {"comment": f"The newest row of each key of {changes.name}.", **own})
         table = new_table(name, fed_by_flows, "streaming_table", layer, place, about, upstreams=())
         declared(
             Flow(

@@ -21,6 +21,7 @@ from kafka_assets.declarations import (
     pending_expectations,
 )
 from kafka_assets.errors import DeclarationError
+from kafka_assets.frontends.file_options import limited, without_limits
 from kafka_assets.frontends.notes import Note
 from kafka_assets.frontends.sql import load_files
 
@@ -105,6 +106,8 @@ def _keep(
     by_name: dict[str, Declaration],
 ) -> None:
     other = by_name.setdefault(value.name, value)
+    if isinstance(value, FileSource) and isinstance(other, FileSource):
+        value, other = _as_limited(value, other), _as_limited(other, value)
     source = Topic | FileSource
     if isinstance(value, source) and isinstance(other, source) and _is_again(other, value):
         # The one that says more is kept.
@@ -134,6 +137,11 @@ def _is_again(one: Topic | FileSource, other: Topic | FileSource) -> bool:
     if _says_nothing(one) or _says_nothing(other):
         other = replace(other, description=one.description, owners=one.owners)
     return replace(one, place=other.place) == other
+
+
+def _as_limited(one: FileSource, other: FileSource) -> FileSource:
+    """A folder with the limits of another declaration of it, where it has none itself."""
+    return limited(one, without_limits(other.options)[1]) or one
 
 
 def _says_nothing(one: Topic | FileSource) -> bool:

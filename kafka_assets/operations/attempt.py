@@ -10,11 +10,12 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kafka_assets.declarations import Read
+from kafka_assets.declarations import Read, Topic
 from kafka_assets.decoding.explain import explain_json
 from kafka_assets.errors import LakeError
-from kafka_assets.graph import Node, Outside, Source
+from kafka_assets.graph import Files, Node, Outside, Source
 from kafka_assets.operations.letters import Letter
+from kafka_assets.sources import files
 from kafka_assets.streaming.dead_letters import AT
 from kafka_assets.streaming.expectations import checked
 from kafka_assets.streaming.isolation import is_about_rows, raising_rows, within
@@ -194,8 +195,10 @@ class Attempt:
 
     def _input(self, source: Source, how: Read, rows: DataFrame) -> DataFrame:
         """These rows, or a table that is read whole beside the stream."""
-        if how != "static" or not isinstance(source, Node | Outside):
+        if how != "static" or isinstance(source, Topic):
             return rows
+        if isinstance(source, Files):
+            return files.read_all(self._run.session, source)
         return self._run.session.read.format("delta").load(source.path)
 
     def _written(self, records: set[At]) -> set[At]:

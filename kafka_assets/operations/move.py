@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from upath import UPath
 
 from kafka_assets.errors import OperationRefused
@@ -9,6 +11,7 @@ from kafka_assets.graph import Node
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.lease import lease
 from kafka_assets.streaming.places import declared_place, keep_place, known_place
+from kafka_assets.streaming.session import spark_session
 from kafka_assets.streaming.tables import LakeTable
 
 
@@ -41,7 +44,8 @@ def move(node: Node, settings: Settings) -> tuple[str, str] | None:
             {
                 "kafka_assets.layer": node.table.layer,
                 "kafka_assets.path": node.path.removeprefix(f"{settings.lake}/"),
-            }
+            },
+            partial(spark_session, settings),
         )
         return known["path"], node.path
 

@@ -1,8 +1,8 @@
 """Letting a table go on whose checkpoint or source no longer fits, without guessing.
 
 Each repair is one that provably loses and doubles nothing, or, for `accept_loss`, writes down what
-is lost before it goes on. Which states there are is `streaming.fence`'s to say. None of them needs
-Spark, and each may be started again after it was interrupted.
+is lost before it goes on. Which states there are is `streaming.fence`'s to say. Spark is started
+only for tables that deltalake cannot write; each may be begun again after it was interrupted.
 """
 
 from __future__ import annotations

@@ -23,8 +23,10 @@ from kafka_assets.operations.letters import OPEN, Filter, Letter, find, mark
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.checkpoint import Checkpoint
 from kafka_assets.streaming.creating import ensure_table
+from kafka_assets.streaming.interpreted import engine_conf_of_letters
 from kafka_assets.streaming.lease import lease
 from kafka_assets.streaming.plan import plan_table
+from kafka_assets.streaming.session import conf_of_a_run
 from kafka_assets.streaming.starting import Run, batch_spec
 from kafka_assets.streaming.tables import LakeTable
 
@@ -136,7 +138,9 @@ def replay(
         )
         run = Run(node, session, settings, run_id, planned, table)
         attempt = Attempt(run, batch_spec(run), letters, records)
-        passing = attempt.passing()
+        engine = engine_conf_of_letters(node, session, len(letters))
+        with conf_of_a_run(session, engine):
+            passing = attempt.passing()
         dead = [x for x in letters if x.at not in passing]
         report = ReplayReport(
             node.name,
@@ -154,7 +158,8 @@ def replay(
         same = {"by": by, "run_id": run_id, "replay_id": replay_id}
         mark(node, passed, "replaying", **same)
         if report.rows:
-            attempt.write(passing, replay_id)
+            with conf_of_a_run(session, engine):
+                attempt.write(passing, replay_id)
         mark(
             node,
             passed,

@@ -26,7 +26,8 @@ ROWS_READ = "rows_read"
 ROWS_RETURNED = "rows_returned"
 
 CONSERVATION = {
-    ROWS_READ: "Rows read from upstream = rows decoded + rows that do not decode.",
+    ROWS_READ: "Rows read from upstream = rows decoded + rows that do not decode + rows on which "
+    "the function raised.",
     ROWS_RETURNED: "Rows that the function returned = rows kept + rows moved to the dead letters.",
 }
 
@@ -62,7 +63,7 @@ def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
             dg.AssetCheckSpec(
                 expectation.name,
                 asset=key,
-                description=f"{expectation.text} ({CONSEQUENCE[expectation.action]})",
+                description=f"{expectation.text} ({_consequence(expectation)})",
                 blocking=expectation.action == "fail",
                 metadata={"rule": expectation.text, "action": expectation.action},
             )
@@ -82,6 +83,14 @@ def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
         for name in conservation_names(node)
     ]
     return specs
+
+
+def _consequence(expectation: Expectation) -> str:
+    above = expectation.above
+    if not above:
+        return CONSEQUENCE[expectation.action]
+    most = f"{above:g} of its rows" if above < 1 else f"{above:g} rows"
+    return f"a batch in which more than {most} break it is not written at all"
 
 
 def conservation_names(node: Node) -> tuple[str, ...]:

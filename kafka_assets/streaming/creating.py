@@ -15,7 +15,7 @@ from deltalake import DeltaTable, Schema
 
 from kafka_assets.declarations import TableOptions
 from kafka_assets.errors import LakeError
-from kafka_assets.streaming.tables import LakeTable, first_line
+from kafka_assets.streaming.tables import LakeTable, first_line, sql_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -122,9 +122,8 @@ def ensure_table(
 
 def set_property(session: SparkSession, path: str, name: str, value: str) -> None:
     """Set a table property; by SQL, which also writes tables with features of newer Deltas."""
-    session.sql(
-        f"ALTER TABLE delta.`{_escaped(path)}` SET TBLPROPERTIES ({_text(name)} = {_text(value)})"
-    )
+    pair = f"{sql_text(name)} = {sql_text(value)}"
+    session.sql(f"ALTER TABLE delta.`{_escaped(path)}` SET TBLPROPERTIES ({pair})")
 
 
 def _cluster(
@@ -250,14 +249,9 @@ def _widen(session: SparkSession, table: LakeTable, schema: StructType, name: st
 
 def _column(field: Any) -> str:
     comment = (field.metadata or {}).get("comment")
-    about = f" COMMENT {_text(comment)}" if comment else ""
+    about = f" COMMENT {sql_text(comment)}" if comment else ""
     return f"`{_escaped(field.name)}` {field.dataType.simpleString()}{about}"
 
 
 def _escaped(name: str) -> str:
     return name.replace("`", "``")
-
-
-def _text(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-    return f"'{escaped}'"

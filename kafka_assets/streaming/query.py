@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from kafka_assets.declarations import Topic
 from kafka_assets.errors import (
     DeadShareExceeded,
     ExpectationFailed,
@@ -300,8 +301,11 @@ def _upstream_rewritten(node: Node, found: str, text: str) -> KafkaAssetsError:
 
 
 def _upstream_files_gone(node: Node, found: str, text: str) -> KafkaAssetsError:
-    folders = [one.source for one in node.inputs if one.read == "static"]
-    if any(isinstance(one, Files) and files.fixed_part(one) in text for one in folders):
+    looked_up = [one.source for one in node.inputs if one.read == "static"]
+    folders = [files.fixed_part(one) for one in looked_up if isinstance(one, Files)]
+    tables = [one.path for one in node.streams if not isinstance(one, Files | Topic)]
+    # A folder may be one that tables lie in as well.
+    if any(at in text for at in folders) and not any(at in text for at in tables):
         return SourceError(
             f"table {node.name!r}: a file went while it was read ({found}): {_gist(text)}; batches "
             "committed before are kept",

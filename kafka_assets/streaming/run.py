@@ -110,7 +110,7 @@ def run_table(
                 for figure, rows in _run_part(replace(run, node=part), topics).items():
                     state[figure] = state.get(figure, 0) + rows
         else:
-            with conf_of_a_run(session, engine_conf(node, settings)):
+            with conf_of_a_run(session, engine_conf(node, session)):
                 views.run_view(node, session, batch_spec(run), table)
         since = table.version if reported_version is None else reported_version
         if since > table.version:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,23 +113,17 @@ def spark_session(settings: Settings) -> SparkSession:
 def conf_of_a_run(session: SparkSession, conf: Mapping[str, str]) -> Iterator[None]:
     """Set Spark settings of one run: while its query starts, which keeps them, or its view runs.
 
-    Nothing else starts in this session meanwhile.
+    Nothing else starts in this session meanwhile, whether or not it has settings of its own.
     """
-    if not conf:
-        yield
-        return
-    with _conf_lock:
-        before: dict[str, str | None] = {name: session.conf.get(name, None) for name in conf}
+    with _conf_lock, ExitStack() as restored:
         for name, value in conf.items():
+            old: str | None = session.conf.get(name, None)
             session.conf.set(name, value)
-        try:
-            yield
-        finally:
-            for name, old in before.items():
-                if old is None:
-                    session.conf.unset(name)
-                else:
-                    session.conf.set(name, old)
+            if old is None:
+                restored.callback(session.conf.unset, name)
+            else:
+                restored.callback(session.conf.set, name, old)
+        yield
 
 
 @contextmanager

@@ -83,7 +83,7 @@ def start(run: Run, topics: Mapping[str, TopicState], *, alone: bool = False) ->
     if node.flow is not None and fence.begun(node.flow) not in table.properties:
         # From now on, a checkpoint of this flow that is missing has been lost.
         set_property(run.session, node.path, fence.begun(node.flow), "true")
-    with conf_of_a_run(run.session, engine_conf(node, run.settings, topics, position)):
+    with conf_of_a_run(run.session, engine_conf(node, run.session, topics, position)):
         return _start(run, position, alone=alone)
 
 

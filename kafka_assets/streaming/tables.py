@@ -199,10 +199,21 @@ class LakeTable:
         """The columns as an Arrow schema."""
         return self._log.to_pyarrow_dataset().schema
 
-    def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Set table properties, without Spark."""
-        with _writable(self.path):
-            self._log.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
+    def set_properties(self, properties: Mapping[str, str], spark: OpenSpark) -> None:
+        """Set table properties.
+
+        Args:
+            properties: Name -> value.
+            spark: Gives a session, which is asked for where only Spark can write the table.
+        """
+        try:
+            with _writable(self.path):
+                self._log.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
+        except OnlySparkWrites:
+            pairs = ", ".join(f"{sql_text(n)} = {sql_text(v)}" for n, v in properties.items())
+            quoted = self.path.replace("`", "``")
+            spark().sql(f"ALTER TABLE delta.`{quoted}` SET TBLPROPERTIES ({pairs})")
+            self._log.update_incremental()
 
     def count(self, condition: Any) -> int:
         """Rows for which a condition of `pyarrow.dataset` holds."""
@@ -350,6 +361,12 @@ def _info(text: str | None) -> dict[str, Any]:
     except json.JSONDecodeError:
         return {}
     return info if isinstance(info, dict) else {}
+
+
+def sql_text(value: str) -> str:
+    """A text as a literal of Spark's SQL."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
+    return f"'{escaped}'"
 
 
 def first_line(error: BaseException) -> str:

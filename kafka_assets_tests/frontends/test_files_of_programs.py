@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kafka_assets.declarations import FileSource
+from kafka_assets.errors import DeclarationError
 from kafka_assets.graph import build_graph
 from kafka_assets.settings import Settings
 from kafka_assets_tests.frontends.shown import (
@@ -75,6 +76,20 @@ def test_two_programs_that_read_one_folder_share_it(tmp_path: Path) -> None:
         "table_0": ["in"],
         "other": ["in"],
     }
+
+
+def test_two_programs_share_a_folder_of_which_one_says_the_limits(tmp_path: Path) -> None:
+    plain = program(f"{JSON}.load('/in')")
+    limited = program(f"{JSON}.option('maxFilesPerTrigger', 5).load('/in')")
+    one = written(tmp_path, plain).as_module()
+    two = written(tmp_path, limited.replace("table_0", "other")).as_module()
+    settings = Settings(lake=str(tmp_path / "lake"))
+    for modules in ([one, two], [two, one]):
+        (folder,) = build_graph(modules, settings).files.values()
+        assert folder.declaration.options["maxFilesPerTrigger"] == "5"
+    three = written(tmp_path, limited.replace("table_0", "more").replace("5", "6")).as_module()
+    with pytest.raises(DeclarationError, match="has the same name"):
+        build_graph([one, two, three], settings)
 
 
 @pytest.mark.parametrize(

@@ -306,12 +306,17 @@ def test_commands_of_sql_that_only_choose_a_place_or_set_something_are_taken(
 ) -> None:
     loaded = written(
         tmp_path,
-        "import dlt\nspark.sql('USE CATALOG main'); spark.sql('SET spark.sql.ansi.enabled = false')"
+        "import dlt\nspark.sql('USE CATALOG main')\n"
+        "spark.sql('SET spark.sql.ansi.enabled = false')\n"
+        "spark.conf.set('spark.databricks.io.cache.enabled', True)"
         f"\n@dlt.table\ndef raw(): return {KAFKA}.load()\n",
     )
     assert loaded.tables["raw"].options.spark_conf == {"spark.sql.ansi.enabled": "false"}
-    (note,) = loaded.notes
-    assert note.text == "'USE CATALOG main' is not needed: tables are read by their names"
+    used, set_ = loaded.notes
+    assert used.text == "'USE CATALOG main' is not needed: tables are read by their names"
+    assert set_.text.startswith(
+        "spark.conf.set('spark.databricks.io.cache.enabled', 'true') is not"
+    )
 
 
 def test_a_file_of_sql_is_taken_in_by_the_same_word(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -247,6 +248,32 @@ def test_letters_of_a_table_that_looks_things_up_elsewhere_are_replayed(pipeline
     report = replay.replay(node, pipeline.spark, pipeline.settings, by="me")
     assert (report.tried, report.replayed, report.rows) == (1, 1, 1)
     assert pipeline.rows("sized", "id") == [("a",), ("c",)]
+
+
+def test_letters_of_a_table_that_looks_into_files_are_replayed(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    (tmp_path / "blocked.csv").write_text("a\n")
+    blocked = ka.file_source("blocked", f"{tmp_path}/*.csv", format="csv", schema="id STRING")
+
+    def without_blocked(rule: str) -> Graph:
+        @ka.streaming_table(layer="gold", reads={"blocked": "static"})
+        @ka.expect_or_drop("small", rule)
+        def allowed(clean: Any, blocked: Any) -> Any:
+            return clean.join(blocked, "id", "left_anti")
+
+        return with_silver(pipeline, "x > 0", blocked, allowed)
+
+    pipeline.graph = without_blocked("x < 2")
+    pipeline.run("allowed")
+    assert (pipeline.rows("allowed", "id"), len(pipeline.letters("row", table="allowed"))) == (
+        [],
+        1,
+    )
+    node = without_blocked("x < 3").tables["allowed"]
+    report = replay.replay(node, pipeline.spark, pipeline.settings, by="me")
+    assert (report.tried, report.replayed, report.rows) == (1, 1, 1)
+    assert pipeline.rows("allowed", "id") == [("c",)]
 
 
 def test_letters_of_a_table_of_several_streams_are_refused(pipeline: Pipeline) -> None:

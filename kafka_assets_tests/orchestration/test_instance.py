@@ -1,4 +1,4 @@
-"""The instance that the demo and `make dev` use."""
+"""The instance that the demo uses."""
 
 from __future__ import annotations
 

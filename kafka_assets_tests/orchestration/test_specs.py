@@ -8,9 +8,12 @@ import sys
 import dagster as dg
 import pytest
 
+import kafka_assets as ka
 import kafka_assets.pipelines
 from kafka_assets.orchestration.build import build_defs
+from kafka_assets.orchestration.checks import check_specs
 from kafka_assets.settings import Settings
+from kafka_assets_tests.helpers import graph_of
 
 LINEAGE = {
     "kafka/tracker_events": [],
@@ -83,7 +86,7 @@ def test_a_group_is_a_pipeline_module(specs):
 
 def test_everything_has_an_owner_and_a_description(specs):
     assert {tuple(spec.owners) for spec in specs.values()} == {("team:data-platform",)}
-    assert all(spec.description for spec in specs.values())
+    assert all(str(spec.description) for spec in specs.values())
 
 
 def test_checks_and_which_of_them_block(defs):
@@ -164,3 +167,16 @@ def test_loading_starts_no_jvm():
         "assert pyspark.sql.SparkSession.getActiveSession() is None"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_check_of_a_rule_with_a_threshold_says_how_many_rows_may_break_it():
+    @ka.streaming_table(layer="bronze")
+    @ka.expect_or_fail("few", "offset > 0", above=0.01)
+    @ka.expect_or_fail("none", "offset > 0")
+    def raw(events):
+        return events
+
+    graph = graph_of(Settings(lake="/lake"), ka.kafka_topic("events"), raw)
+    said = {spec.name: str(spec.description) for spec in check_specs(graph.tables["raw"])}
+    assert "in which more than 0.01 of its rows break it" in said["few"]
+    assert "with a row that breaks it" in said["none"]

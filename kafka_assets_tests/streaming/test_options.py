@@ -9,8 +9,9 @@ import pytest
 from deltalake import DeltaTable
 
 import kafka_assets as ka
-from kafka_assets.errors import DeclarationError, LakeError, PlanError
+from kafka_assets.errors import DeclarationError, LakeError, PlanError, RunFailed
 from kafka_assets.graph import Graph, Node
+from kafka_assets.operations.move import move
 from kafka_assets.operations.repair import repair
 from kafka_assets.operations.reset import reset
 from kafka_assets.settings import Settings
@@ -86,6 +87,9 @@ def test_clustering_is_set_when_the_table_is_made_and_changed_later(
     assert "made anew from the rows of the table" in repair(node, settings)
     assert run_table(node, spark, settings).kept == 0
     assert LakeTable.existing(node.path).rows == 4
+    elsewhere = raw(settings, topic, cluster_by="offset", path="elsewhere/raw")
+    assert move(elsewhere, settings) == (node.path, elsewhere.path)
+    assert LakeTable.existing(elsewhere.path).properties["kafka_assets.path"] == "elsewhere/raw"
 
 
 def test_other_partitions_than_the_table_has_are_refused(
@@ -156,6 +160,17 @@ def test_spark_settings_of_a_table_hold_for_it_alone(
     run_graph(graph, spark, settings, names=("counted",))
     assert seen[-1] == "5"
     assert spark.conf.get(name) == before
+
+
+def test_a_setting_that_spark_refuses_leaves_the_session_as_it_was(
+    spark: SparkSession, settings: Settings, topic: str
+) -> None:
+    name = "spark.sql.codegen.wholeStage"
+    before = spark.conf.get(name, None)
+    node = raw(settings, topic, spark_conf={"spark.sql.warehouse.dir": "elsewhere"})
+    with pytest.raises(RunFailed, match="warehouse"):
+        run_table(node, spark, settings)
+    assert spark.conf.get(name, None) == before
 
 
 def test_few_rows_are_interpreted_many_are_compiled_and_who_chose_is_left_alone(

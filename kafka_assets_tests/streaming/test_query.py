@@ -59,23 +59,27 @@ def test_an_engine_that_is_gone_is_named_and_our_own_mistakes_are_not_hidden(nod
         raise ZeroDivisionError
 
 
+@pytest.mark.parametrize("codes_in", ["/codes", ""])
 @pytest.mark.parametrize(
-    ("gone", "again"),
-    [("/codes/1.csv", True), ("/lake/silver/orders/part-1.parquet", False)],
+    ("gone", "again"), [("codes.csv", True), ("silver/orders/part-1.parquet", False)]
 )
 def test_a_looked_up_file_that_went_asks_for_another_run_and_a_vacuumed_one_for_a_reset(
-    tmp_path: Path, gone: str, again: bool
+    tmp_path: Path, gone: str, again: bool, codes_in: str
 ) -> None:
+    lake = tmp_path / "lake"
     orders = ka.external_table("orders", path="silver/orders")
-    codes = ka.file_source("codes", "/codes/*.csv", format="csv", schema="id STRING")
+    # In a folder of their own, or in the lake itself.
+    folder = codes_in or str(lake)
+    codes = ka.file_source("codes", f"{folder}/*.csv", format="csv", schema="id STRING")
 
     @ka.streaming_table(layer="silver", reads={"codes": "static"})
     def named(orders: Any, codes: Any) -> Any:
         return orders.join(codes, "id")
 
-    settings = Settings(lake=str(tmp_path / "lake"))
+    settings = Settings(lake=str(lake))
     node = graph_of(settings, orders, codes, named).tables["named"]
-    text = f"[FAILED_READ_FILE.FILE_NOT_EXIST] Error while reading file file:{gone}."
+    at = f"{folder if again else lake}/{gone}"
+    text = f"[FAILED_READ_FILE.FILE_NOT_EXIST] Error while reading file file:{at}."
     error = query.translated(text, node)
     assert isinstance(error, SourceError if again else FenceRefused)
     assert getattr(error, "transient", False) is again

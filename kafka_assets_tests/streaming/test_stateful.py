@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +16,7 @@ import kafka_assets as ka
 from kafka_assets.errors import PlanError, RunFailed
 from kafka_assets.graph import Graph
 from kafka_assets.settings import Settings
+from kafka_assets.streaming import interpreted
 from kafka_assets.streaming.run import run_graph, run_table
 from kafka_assets_tests.helpers import create_topic, graph_of, produce
 
@@ -61,13 +63,27 @@ def rows(node: Any, *columns: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row[c] for c in columns) for row in found)
 
 
+@pytest.fixture
+def in_turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Lets runs be compiled and interpreted in turns, over one state."""
+
+    def turns() -> Iterator[int]:
+        while True:
+            for few in (-1, 1_000):
+                monkeypatch.setattr(interpreted, "FEW", few)
+                yield few
+
+    return turns()
+
+
 def test_an_updated_aggregate_is_the_same_after_one_run_and_after_many(
-    spark: SparkSession, settings: Settings, topic_name: str
+    spark: SparkSession, settings: Settings, topic_name: str, in_turns: Iterator[int]
 ) -> None:
     node = graph(settings, topic_name)
     die = random.Random(5)
     sent = [(die.choice("abcde"), "10:00") for _ in range(40)]
     for start, end in ((0, 7), (7, 8), (8, 40)):
+        next(in_turns)
         send(settings, topic_name, *sent[start:end])
         reports = run_graph(node, spark, settings, names=("clean", "counted"))
         assert all(e.holds for e in reports["counted"].conservation)
@@ -93,11 +109,13 @@ def test_a_window_behind_the_watermark_is_written_once_and_open_ones_and_late_ro
 
 
 def test_rows_that_come_twice_are_kept_once_across_runs(
-    spark: SparkSession, settings: Settings, topic_name: str
+    spark: SparkSession, settings: Settings, topic_name: str, in_turns: Iterator[int]
 ) -> None:
     node = graph(settings, topic_name)
+    next(in_turns)
     send(settings, topic_name, ("a", "10:00"), ("a", "10:01"))
     run_graph(node, spark, settings, names=("clean", "once"))
+    next(in_turns)
     send(settings, topic_name, ("a", "10:05"), ("b", "10:06"))
     run_graph(node, spark, settings, names=("clean", "once"))
     assert rows(node.tables["once"], "id") == [("a",), ("b",)]

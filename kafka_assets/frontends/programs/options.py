@@ -11,7 +11,7 @@ from kafka_assets.declarations import Expectation, Place
 from kafka_assets.declarations.expectations import row_rules
 from kafka_assets.errors import DeclarationError
 from kafka_assets.frontends.programs.columns import is_column, sql_of
-from kafka_assets.frontends.programs.registry import Dataset, Registry, Rule, snake
+from kafka_assets.frontends.programs.registry import DATABRICKS, Dataset, Registry, Rule, snake
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -62,7 +62,7 @@ def mapped_options(registry: Registry, dataset: Dataset) -> Mapped:
                 "remove it",
                 dataset.place,
             )
-    top = {k: v for k, v in registry.spark_conf.items() if not k.startswith("spark.databricks.")}
+    top = {k: v for k, v in registry.spark_conf.items() if not k.startswith(DATABRICKS)}
     conf = {**top, **mapped.common.get("spark_conf", {})}
     if conf:
         mapped.common["spark_conf"] = conf

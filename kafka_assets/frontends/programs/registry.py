@@ -21,6 +21,9 @@ from kafka_assets.frontends.notes import Note
 Word = Literal["table", "materialized_view", "view", "target"]
 Function = Callable[..., Any]
 
+DATABRICKS = "spark.databricks."
+"""Settings of this name are about Databricks' own engine."""
+
 
 @dataclass(frozen=True)
 class Dataset:

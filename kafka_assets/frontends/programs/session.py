@@ -14,6 +14,7 @@ from kafka_assets.frontends.programs.facts import Facts, Source, aggregated
 from kafka_assets.frontends.programs.queries import parsed, with_views
 from kafka_assets.frontends.programs.readers import Reader
 from kafka_assets.frontends.programs.recording import Nothing, Recorded, Untraceable
+from kafka_assets.frontends.programs.registry import DATABRICKS
 from kafka_assets.frontends.programs.unknown import note_unknown, refuse_unknown
 
 
@@ -155,6 +156,11 @@ class Conf:
         text = str(value).lower() if isinstance(value, bool) else str(value)
         if name.startswith("spark.") and not self._by.traces:
             self._by.registry.spark_conf[name] = text
+            if name.startswith(DATABRICKS):
+                self._by.registry.note(
+                    f"spark.conf.set({name!r}, {text!r}) is not used: it is about Databricks; what "
+                    "Delta Lake knows of it can be said by spark_conf= of a table"
+                )
         else:
             self._by.registry.conf[name] = text
             if name.startswith("spark."):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kafka_assets.declarations import (
@@ -150,6 +150,11 @@ class _Pipeline:
                     topic = kafka_topic(kafka.topic)
                 self.sources.topics[topic.topic] = topic
                 self.declarations.append(topic)
+            if files is not None and files.limits and not relation.stream:
+                said = ", ".join(name for name, _ in files.limits)
+                place = one.source.place(files.offset)
+                self.notes.append(Note(place, f"{said} is not needed: all files are read"))
+                files = replace(files, limits=())
             if files is not None and files not in self.sources.files:
                 self.declarations.append(self._files(one, files))
             elif files is not None:

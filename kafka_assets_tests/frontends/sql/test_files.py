@@ -104,6 +104,11 @@ def test_limits_are_those_of_the_stream_that_reads_a_folder_also_read_as_it_is()
     for text in (whole + limited, limited + whole):
         (source,) = [one for one in load(text).declarations if isinstance(one, FileSource)]
         assert dict(source.options) == {"maxFilesPerTrigger": "5"}
+    needless = whole.replace("'text'", "'text', maxFilesPerTrigger => 6")
+    loaded = load(limited + needless)
+    (source,) = [one for one in loaded.declarations if isinstance(one, FileSource)]
+    assert dict(source.options) == {"maxFilesPerTrigger": "5"}
+    assert "maxFilesPerTrigger is not needed: all files are read" in str(loaded.notes[0])
     with pytest.raises(DeclarationError, match="is read in another way"):
         load(limited + limited.replace("raw", "more").replace("5", "6"))
 
