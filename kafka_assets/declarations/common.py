@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypedDict, get_args
 
+from kafka_assets.declarations.computed import computing, conditions, generated_columns
 from kafka_assets.declarations.expectations import take_pending, with_unique_names
 from kafka_assets.declarations.model import (
     Author,
@@ -40,6 +41,11 @@ class Options(TypedDict, total=False):
         reset_allowed: False refuses every full refresh of this table.
         comment: Description in the UI and of the Delta table; by default the function's docstring.
         column_comments: Column name -> comment.
+        generated: Further columns, computed from those that the function returns: name -> SQL
+            expression. Rules and `partition_by` may name them.
+        constraints: Conditions that Delta holds every row to, whoever writes it: name -> SQL
+            condition. A batch with a row that breaks one is not written at all; rows that may come
+            so are for `expect_or_drop`.
         owners: Emails, or `team:name`.
         tags: Tags of the asset.
         path: Where the table lies, relative to the lake; by default `<layer>/<name>`.
@@ -58,6 +64,8 @@ class Options(TypedDict, total=False):
     reset_allowed: bool
     comment: str | None
     column_comments: Mapping[str, str]
+    generated: Mapping[str, str]
+    constraints: Mapping[str, str]
     owners: Sequence[str]
     tags: Mapping[str, str] | None
     path: str | None
@@ -146,9 +154,10 @@ def new_table(
         )
     check_reads(subject, place, upstreams, own.get("reads") or {})
     own["reads"] = dict(own.get("reads") or {})
+    options = _options(subject, place, common)
     table = Table(
         name=name,
-        function=function,
+        function=computing(function, options.generated, subject, place),
         kind=kind,
         layer=layer,
         upstreams=upstreams,
@@ -162,7 +171,7 @@ def new_table(
         tags=dict(common.get("tags") or {}),
         path=common.get("path"),
         max_dead_share=common.get("max_dead_share"),
-        options=_options(subject, place, common),
+        options=options,
         **own,
     )
     return declared(with_unique_names(table))
@@ -239,6 +248,8 @@ def _options(subject: str, place: Place, common: Options) -> TableOptions:
         column_comments=_texts(
             subject, place, "column_comments", common.get("column_comments", {})
         ),
+        generated=generated_columns(subject, place, common.get("generated", {})),
+        constraints=conditions(subject, place, common.get("constraints", {})),
         spark_conf=_texts(subject, place, "spark_conf", common.get("spark_conf", {})),
         max_rows_per_batch=common.get("max_rows_per_batch"),
         private=common.get("private", False),

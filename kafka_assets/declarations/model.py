@@ -218,6 +218,8 @@ class TableOptions:
             feature that deltalake and DuckDB can read and not write.
         properties: Properties of the Delta table.
         column_comments: Column name -> comment.
+        generated: Column that is computed -> SQL expression on those that the function returns.
+        constraints: Name -> SQL condition that Delta holds every row to, whoever writes it.
         spark_conf: Spark settings of this table's queries.
         max_rows_per_batch: A micro-batch takes about so many rows of the source at most.
         private: For this pipeline alone: its files lie in the lake, and other code locations are
@@ -228,6 +230,8 @@ class TableOptions:
     cluster_by: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     column_comments: Mapping[str, str] = field(default_factory=dict)
+    generated: Mapping[str, str] = field(default_factory=dict)
+    constraints: Mapping[str, str] = field(default_factory=dict)
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     max_rows_per_batch: int | None = None
     private: bool = False

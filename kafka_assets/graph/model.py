@@ -165,7 +165,16 @@ class Node:
             ],
             self.payload.json() if self.payload is not None else "",
             repr((table.kind, table.json, table.event_time, table.window, table.window_column)),
-            *[repr(more) for more in (table.keys, table.changes, dict(table.reads)) if more],
+            *[
+                repr(more)
+                for more in (
+                    table.keys,
+                    table.changes,
+                    dict(table.reads),
+                    dict(table.options.generated),
+                )
+                if more
+            ],
             *[flow.code_version for flow in self.flows],
             *[u.code_version for u in self.upstreams.values() if isinstance(u, Node) and u.is_view],
             *[

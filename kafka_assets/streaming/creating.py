@@ -15,7 +15,7 @@ from deltalake import DeltaTable, Schema
 
 from kafka_assets.declarations import TableOptions
 from kafka_assets.errors import LakeError
-from kafka_assets.streaming.tables import LakeTable, first_line, sql_text
+from kafka_assets.streaming.tables import CONSTRAINT, LakeTable, first_line, sql_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -109,7 +109,7 @@ def ensure_table(
         what = f"table {name!r}"
         parts = options.partition_by
         existing = _create(path, columns, {**properties, **PROPERTIES}, comment, what, parts)
-        return _cluster(session, existing, options, name)
+        return _laid_out(session, existing, options, name)
     if tuple(existing.partition_columns) != options.partition_by:
         raise LakeError(
             f"table {name!r} at {path} is parted by {existing.partition_columns or 'nothing'}, and "
@@ -117,13 +117,43 @@ def ensure_table(
             fix=f"write partition_by= as it was, or kafka-assets reset {name} after moving the "
             "table's folder away",
         )
-    return _cluster(session, _widen(session, existing, schema, name), options, name)
+    return _laid_out(session, _widen(session, existing, schema, name), options, name)
 
 
 def set_property(session: SparkSession, path: str, name: str, value: str) -> None:
     """Set a table property; by SQL, which also writes tables with features of newer Deltas."""
     pair = f"{sql_text(name)} = {sql_text(value)}"
     session.sql(f"ALTER TABLE delta.`{_escaped(path)}` SET TBLPROPERTIES ({pair})")
+
+
+def _laid_out(
+    session: SparkSession, table: LakeTable, options: TableOptions, name: str
+) -> LakeTable:
+    return _constrain(session, _cluster(session, table, options, name), options, name)
+
+
+def _constrain(
+    session: SparkSession, table: LakeTable, options: TableOptions, name: str
+) -> LakeTable:
+    """Add constraints that the table does not have, and change those that say something else.
+
+    One that is no longer declared stays: it may be somebody else's.
+    """
+    has = {key.removeprefix(CONSTRAINT): value for key, value in table.properties.items()}
+    new = {key: text for key, text in options.constraints.items() if has.get(key) != text}
+    quoted = f"delta.`{_escaped(table.path)}`"
+    for constraint, condition in new.items():
+        try:
+            session.sql(f"ALTER TABLE {quoted} DROP CONSTRAINT IF EXISTS `{constraint}`")
+            session.sql(f"ALTER TABLE {quoted} ADD CONSTRAINT `{constraint}` CHECK ({condition})")
+        except Exception as error:
+            raise LakeError(
+                f"table {name!r} at {table.path} cannot have the constraint {constraint!r} "
+                f"({condition}): {first_line(error)}",
+                fix="correct constraints=, or the rows that break it: kafka-assets reset "
+                f"{name} computes them again",
+            ) from error
+    return LakeTable.existing(table.path) if new else table
 
 
 def _cluster(

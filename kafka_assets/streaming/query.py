@@ -259,6 +259,16 @@ def _broker_gone(node: Node, found: str, text: str) -> KafkaAssetsError:
     )
 
 
+def _constraint_broken(node: Node, found: str, text: str) -> KafkaAssetsError:
+    name = found.split()[2]
+    return RunFailed(
+        f"table {node.name!r} ({node.table.place}): a row breaks the constraint {name!r}: "
+        f"{_gist(text)}; nothing of its batch was written, batches committed before are kept",
+        fix=f"let such rows become dead letters by expect_or_drop, or ALTER TABLE "
+        f"delta.`{node.path}` DROP CONSTRAINT {name} when it is wrong",
+    )
+
+
 def _topic_changed(node: Node, found: str, text: str) -> KafkaAssetsError:
     return SourceError(
         f"table {node.name!r}: the topic changed while it was read ({found}); batches committed "
@@ -333,6 +343,7 @@ _KNOWN = (
     ),
     (r"[^\n]*Trigger\.AvailableNow[^\n]*", _topic_changed),
     (r"DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE", _other_upstream),
+    (r"CHECK constraint (\w+)[^\n]*violated by row", _constraint_broken),
     (r"DELTA_SOURCE_(TABLE_IGNORE_CHANGES|IGNORE_DELETE)", _upstream_rewritten),
     (
         r"DELTA_MISSING_FILES_UNEXPECTED_VERSION|DELTA_LOG_FILE_NOT_FOUND\w*|"

@@ -80,6 +80,10 @@ _NOT_DATA = (
 _REMOVES = ("DELETE", "TRUNCATE", "RESTORE", "UPDATE")
 
 
+CONSTRAINT = "delta.constraints."
+"""Properties of this name hold the conditions that Delta holds every row to."""
+
+
 class LakeTable:
     """A Delta table that exists, as its log says. A snapshot: open it again to see newer commits.
 
@@ -207,7 +211,7 @@ class LakeTable:
             spark: Gives a session, which is asked for where only Spark can write the table.
         """
         try:
-            with _writable(self.path):
+            with _writable(self):
                 self._log.alter.set_table_properties(dict(properties), raise_if_not_exists=False)
         except OnlySparkWrites:
             pairs = ", ".join(f"{sql_text(n)} = {sql_text(v)}" for n, v in properties.items())
@@ -230,7 +234,7 @@ class LakeTable:
             LakeError: Only Spark can write the table, and no session was offered.
         """
         try:
-            with _writable(self.path):
+            with _writable(self):
                 self._log.delete(predicate)
         except OnlySparkWrites:
             if spark is None:
@@ -281,7 +285,7 @@ class LakeTable:
             write_deltalake,
         )
 
-        with _writable(self.path):
+        with _writable(self):
             write_deltalake(
                 self._log,
                 rows,
@@ -311,8 +315,15 @@ class OnlySparkWrites(LakeError):
 
 
 @contextmanager
-def _writable(path: str) -> Iterator[None]:
+def _writable(table: LakeTable) -> Iterator[None]:
     """Say in our words that a table has a feature with which deltalake does not write."""
+    path = table.path
+    if any(name.startswith(CONSTRAINT) for name in table.properties):
+        # Spark's SQL is not always deltalake's.
+        raise OnlySparkWrites(
+            f"{path} has constraints, which only Spark can hold to; nothing was changed",
+            fix=f"ALTER TABLE delta.`{path}` DROP CONSTRAINT, and again",
+        )
     try:
         yield
     except DeltaError as error:

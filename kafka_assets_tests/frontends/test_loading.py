@@ -319,6 +319,28 @@ def test_commands_of_sql_that_only_choose_a_place_or_set_something_are_taken(
     )
 
 
+def test_generated_columns_and_constraints_of_a_schema_are_those_of_the_table(
+    tmp_path: Path,
+) -> None:
+    schema = (
+        "id STRING, at TIMESTAMP, "
+        "day DATE GENERATED ALWAYS AS (CAST(at AS DATE)) COMMENT 'Of at.', "
+        "CONSTRAINT key PRIMARY KEY (id), CONSTRAINT known CHECK (id <> '')"
+    )
+    loaded = written(
+        tmp_path,
+        f'import dlt\n@dlt.table(schema="{schema}", partition_cols=["day"])\n'
+        f"def raw(): return {KAFKA}.load().selectExpr('string(key) id', 'timestamp at')\n",
+    )
+    options = loaded.tables["raw"].options
+    assert options.generated == {"day": "CAST(CAST(at AS DATE) AS DATE)"}
+    assert options.constraints == {"known": "id <> ''"}
+    assert options.column_comments == {"day": "Of at."}
+    assert [note.text for note in loaded.notes] == ["PRIMARY KEY (id) of 'raw' is not enforced"]
+    rows = graph_of_program(loaded, tmp_path).tables["raw"]
+    assert rows.table.options.partition_by == ("day",)
+
+
 def test_a_file_of_sql_is_taken_in_by_the_same_word(tmp_path: Path) -> None:
     (tmp_path / "shop.sql").write_text(
         "CREATE OR REFRESH STREAMING TABLE raw AS SELECT * FROM STREAM read_kafka("

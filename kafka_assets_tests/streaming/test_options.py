@@ -18,7 +18,7 @@ from kafka_assets.settings import Settings
 from kafka_assets.streaming import interpreted, starting
 from kafka_assets.streaming.run import run_graph, run_table
 from kafka_assets.streaming.tables import LakeTable
-from kafka_assets_tests.helpers import create_topic, graph_of, produce
+from kafka_assets_tests.helpers import create_topic, graph_of, ids, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,6 +98,45 @@ def test_other_partitions_than_the_table_has_are_refused(
     run_table(raw(settings, topic), spark, settings)
     with pytest.raises(LakeError, match=r"is parted by nothing, and partition_by= says \['topic'"):
         run_table(raw(settings, topic, partition_by="topic"), spark, settings)
+
+
+def test_generated_columns_are_computed_and_constraints_hold_every_row(
+    spark: SparkSession, settings: Settings, topic: str
+) -> None:
+    events = ka.kafka_topic(topic, name="events")
+
+    def graph(rule: str) -> Graph:
+        @ka.streaming_table(layer="bronze")
+        def raw(events: Any) -> Any:
+            return events
+
+        @ka.streaming_table(
+            layer="silver",
+            generated={"letter": "CAST(value AS STRING)"},
+            constraints={"early": rule},
+            partition_by="letter",
+        )
+        @ka.expect_or_drop("no_b", "letter <> 'b'")
+        def letters(raw: Any) -> Any:
+            return raw
+
+        return graph_of(settings, events, raw, letters)
+
+    run_graph(graph("letter < 'e'"), spark, settings)
+    node = graph("letter < 'e'").tables["letters"]
+    assert ids(node.path, "letter") == ["a", "c", "d"]
+    assert ids(node.dead_letters_path, "value") == [b"b"]
+
+    produce(settings.kafka.bootstrap_servers, topic, ["c", "e"])
+    with pytest.raises(RunFailed, match="breaks the constraint 'early'"):
+        run_graph(graph("letter < 'e'"), spark, settings)
+    assert ids(node.path, "letter") == ["a", "c", "d"]
+    run_graph(graph("letter < 'f'"), spark, settings)
+    assert ids(node.path, "letter") == ["a", "c", "c", "d", "e"]
+    with pytest.raises(LakeError, match=r"cannot have the constraint 'early' \(letter < 'b'\)"):
+        run_graph(graph("letter < 'b'"), spark, settings, names=("letters",))
+    reset(graph("letter < 'f'"), "letters", settings)
+    assert LakeTable.existing(node.path).rows == 0
 
 
 def test_a_batch_takes_no_more_rows_than_it_may(
@@ -232,6 +271,30 @@ def test_an_option_that_does_not_exist_is_refused_when_it_is_written() -> None:
             return events
 
     assert refused.value.fix == "did you mean partition_by=?"
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"generated": {"day": "CAST(at AS"}}, "is not valid SQL"),
+        ({"generated": {"all": "(SELECT 1)"}}, "may not read other tables"),
+        ({"constraints": {"few": "count(*) < 3"}}, "no aggregates"),
+        ({"constraints": {"../x": "a > 0"}}, "the constraint's name"),
+    ],
+)
+def test_sql_of_options_that_is_no_expression_is_refused(
+    options: dict[str, Any], problem: str
+) -> None:
+    def raw(events: Any) -> Any:
+        return events
+
+    with pytest.raises(DeclarationError, match=problem):
+        ka.streaming_table(layer="bronze", **options)(raw)
+
+
+def test_generated_columns_of_a_table_that_flows_feed_are_refused() -> None:
+    with pytest.raises(DeclarationError, match="generated= of a table that flows feed"):
+        ka.create_streaming_table("fed", layer="bronze", generated={"a": "1 + 1"})
 
 
 def test_partitions_and_clusters_exclude_each_other() -> None:

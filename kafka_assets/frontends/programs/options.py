@@ -126,20 +126,25 @@ def _schema(registry: Registry, dataset: Dataset, mapped: Mapped, value: Any) ->
 
     from kafka_assets.schemas import from_ddl
 
+    more: dict[str, str] = {}
     if isinstance(value, str):
         try:
-            refuse_constraints(value)
-            value = from_ddl(Path("schema="), value)
+            said = _said(value)
+            value = from_ddl(Path("schema="), said.columns)
         except ValueError as error:
             registry.problem(
                 f"schema= of {dataset.written!r}: {error}",
-                "name columns with types, NOT NULL and COMMENT only",
+                "name columns with types, NOT NULL, COMMENT and GENERATED ALWAYS AS only",
                 dataset.place,
             )
             return
+        mapped.common["generated"], mapped.common["constraints"] = said.generated, said.constraints
+        more = said.comments
+        for key in said.keys:
+            registry.note(f"{key} of {dataset.written!r} is not enforced", dataset.place)
     mapped.schema = value
     comments = {f.name: str((f.metadata or {}).get("comment", "")) for f in value.fields}
-    mapped.common["column_comments"] = {k: v for k, v in comments.items() if v}
+    mapped.common["column_comments"] = {k: v for k, v in comments.items() if v} | more
     required = [f.name for f in value.fields if not f.nullable]
     if required:
         registry.note(
@@ -149,22 +154,84 @@ def _schema(registry: Registry, dataset: Dataset, mapped: Mapped, value: Any) ->
         )
 
 
+@dataclass
+class _Said:
+    """What columns as DDL say.
+
+    Attributes:
+        columns: Those that the function returns, as DDL.
+        generated: Those that are computed from them.
+        comments: Comments of the computed ones.
+        constraints: Conditions on all rows.
+        keys: Keys, which Databricks only notes as well.
+    """
+
+    columns: str
+    generated: dict[str, str] = field(default_factory=dict)
+    comments: dict[str, str] = field(default_factory=dict)
+    constraints: dict[str, str] = field(default_factory=dict)
+    keys: list[str] = field(default_factory=list)
+
+
+def _said(ddl: str) -> _Said:
+    """Take columns as DDL apart.
+
+    Raises:
+        ValueError: It says something that has no counterpart; or is no DDL.
+    """
+    from sqlglot import exp
+
+    kept, said = [], _Said(ddl)
+    for one in _parsed(ddl):
+        keys = one.find(exp.PrimaryKey, exp.ForeignKey)
+        computed = one.find(exp.ComputedColumnConstraint)
+        if keys is not None and not isinstance(one, exp.ColumnDef):
+            said.keys.append(keys.sql(dialect="databricks"))
+        elif computed is not None and isinstance(one, exp.ColumnDef):
+            kind, value = one.args["kind"].sql(dialect="spark"), computed.this.sql(dialect="spark")
+            said.generated[one.name] = f"CAST({value} AS {kind})"
+            comment = one.find(exp.CommentColumnConstraint)
+            if comment is not None:
+                said.comments[one.name] = comment.this.this
+        elif isinstance(one, exp.Constraint):
+            check = one.find(exp.CheckColumnConstraint)
+            if check is None:
+                raise ValueError(f"{one.sql(dialect='databricks')} has no counterpart here")
+            said.constraints[one.name] = check.this.sql(dialect="spark")
+        else:
+            _refuse_constraints(one)
+            kept.append(one.sql(dialect="databricks"))
+    if len(kept) < len(_parsed(ddl)):
+        said.columns = ", ".join(kept)
+    return said
+
+
 def refuse_constraints(ddl: str) -> None:
     """Refuse what columns as DDL say beside types, NOT NULL and comments.
 
     Raises:
         ValueError: Names it; or the text is no DDL.
     """
+    for one in _parsed(ddl):
+        _refuse_constraints(one)
+
+
+def _parsed(ddl: str) -> list[Any]:
     import sqlglot
-    from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
     try:
-        table = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", dialect="databricks")
+        table: Any = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", dialect="databricks")
     except SqlglotError as error:
         raise ValueError(str(error).splitlines()[0]) from None
+    return list(table.this.expressions)
+
+
+def _refuse_constraints(column: Any) -> None:
+    from sqlglot import exp
+
     known = (exp.NotNullColumnConstraint, exp.CommentColumnConstraint)
-    for one in table.find_all(exp.ColumnConstraint):
+    for one in column.find_all(exp.ColumnConstraint):
         if not isinstance(one.args.get("kind"), known):
             raise ValueError(f"{one.sql(dialect='databricks')} has no counterpart here")
 

@@ -1,0 +1,82 @@
+"""Columns that a table computes from others, and conditions that all of its rows hold to.
+
+What the options `generated=` and `constraints=` of a table mean, and what is refused of them. How a
+constraint gets into the Delta table is `streaming.creating`'s.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from kafka_assets.declarations.model import Author, Place, fed_by_flows
+from kafka_assets.declarations.places import check_name
+from kafka_assets.errors import DeclarationError
+from kafka_assets.sql_rules import rule_problem
+
+
+def conditions(subject: str, place: Place, given: Mapping[str, str]) -> dict[str, str]:
+    """Constraints, name -> SQL condition.
+
+    Raises:
+        DeclarationError: A name or a condition is wrong.
+    """
+    for name in given:
+        check_name(subject, place, name, "the constraint's name")
+    return _sql(subject, place, "constraints", given)
+
+
+def generated_columns(subject: str, place: Place, given: Mapping[str, str]) -> dict[str, str]:
+    """Generated columns, name -> SQL expression of the function's columns.
+
+    Raises:
+        DeclarationError: An expression is wrong.
+    """
+    return _sql(subject, place, "generated", given)
+
+
+def _sql(subject: str, place: Place, option: str, given: Mapping[str, str]) -> dict[str, str]:
+    for name, text in given.items():
+        problem = rule_problem(text) if isinstance(text, str) else "it is no text"
+        if problem is not None:
+            raise DeclarationError(
+                subject,
+                str(place),
+                f"{option}={{{name!r}: {text!r}}} is not valid SQL: {problem}",
+                fix="write one Spark SQL expression on the table's columns",
+            )
+    return dict(given)
+
+
+def computing(function: Author, generated: Mapping[str, str], subject: str, place: Place) -> Author:
+    """A function that returns the generated columns too.
+
+    Raises:
+        DeclarationError: The table has no function of its own.
+    """
+    if not generated:
+        return function
+    if function is fed_by_flows:
+        raise DeclarationError(
+            subject,
+            str(place),
+            "generated= of a table that flows feed",
+            fix="compute the columns in the functions of its flows",
+        )
+
+    @functools.wraps(function)
+    def computed(*frames: Any, **named: Any) -> Any:
+        # Imported here, because importing a pipeline needs no Spark.
+        from pyspark.sql import functions as F
+
+        rows = function(*frames, **named)
+        if not hasattr(rows, "withColumns"):
+            return rows
+        has = {column.lower() for column in rows.columns}
+        twice = [name for name in generated if name.lower() in has]
+        if twice:
+            raise ValueError(f"it returns {', '.join(twice)}, which generated= computes")
+        return rows.withColumns({name: F.expr(text) for name, text in generated.items()})
+
+    return computed
