@@ -157,9 +157,12 @@ def test_a_row_on_which_a_function_without_a_schema_raises_becomes_a_dead_letter
         assert all(equality.holds for equality in report.conservation)
 
     pipeline.produce(event("c", 10), event("nil", 0))
-    run_graph(pipeline.graph, pipeline.spark, pipeline.settings)
+    # One that reads the topic itself, and one that reads a table.
+    again = ("raw", "shares")
+    names = (*again, "all_of_them")
+    run_graph(pipeline.graph, pipeline.spark, pipeline.settings, names=names)
     mended = undecoded(pipeline, lambda column: F.col(column) * 2.0).tables
-    for table in tables:
+    for table in again:
         assert pipeline.rows(table, "x") == [(1,), (10,), (5,)]
         # Nothing is left out any more: both rows of zero come in, each once.
         letters_of = Filter(rule="(raised)")

@@ -277,7 +277,7 @@ def test_an_option_that_does_not_exist_is_refused_when_it_is_written() -> None:
     ("options", "problem"),
     [
         ({"generated": {"day": "CAST(at AS"}}, "is not valid SQL"),
-        ({"generated": {"all": "(SELECT 1)"}}, "may not read other tables"),
+        ({"generated": {"all": "a IN (SELECT 1)"}}, "may not read other tables"),
         ({"constraints": {"few": "count(*) < 3"}}, "no aggregates"),
         ({"constraints": {"../x": "a > 0"}}, "the constraint's name"),
     ],
