@@ -202,3 +202,9 @@ def price_now(events):
     assert tables["price_now_changes"].table.max_dead_share == 0.1
     assert tables["price_now"].table.max_dead_share is None
     assert tables["price_now"].table.owners == ("team:a",)
+
+
+def test_generated_columns_of_a_table_that_changes_are_applied_to_are_refused() -> None:
+    target = ka.create_streaming_table("newest", layer="silver", generated={"two": "1 + 1"})
+    changes = ka.create_auto_cdc_flow(target=target, source=raw, keys="key", sequence_by="offset")
+    assert "changes are applied to 'newest', which has generated=" in refusal(target, changes)

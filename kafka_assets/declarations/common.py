@@ -157,7 +157,7 @@ def new_table(
     options = _options(subject, place, common)
     table = Table(
         name=name,
-        function=computing(function, options.generated, subject, place),
+        function=computing(function, options.generated),
         kind=kind,
         layer=layer,
         upstreams=upstreams,

@@ -49,21 +49,10 @@ def _sql(subject: str, place: Place, option: str, given: Mapping[str, str]) -> d
     return dict(given)
 
 
-def computing(function: Author, generated: Mapping[str, str], subject: str, place: Place) -> Author:
-    """A function that returns the generated columns too.
-
-    Raises:
-        DeclarationError: The table has no function of its own.
-    """
-    if not generated:
+def computing(function: Author, generated: Mapping[str, str]) -> Author:
+    """A function that returns the generated columns too; flows have such functions of their own."""
+    if not generated or function is fed_by_flows:
         return function
-    if function is fed_by_flows:
-        raise DeclarationError(
-            subject,
-            str(place),
-            "generated= of a table that flows feed",
-            fix="compute the columns in the functions of its flows",
-        )
 
     @functools.wraps(function)
     def computed(*frames: Any, **named: Any) -> Any:

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from kafka_assets.declarations import RESCUED, FileSource, Flow, Sink, Table
+from kafka_assets.declarations.computed import computing
 from kafka_assets.declarations.files import FIXED, RESCUES
 from kafka_assets.declarations.model import Place
 from kafka_assets.errors import DeclarationError
@@ -211,7 +212,7 @@ def _part(table: Table, flow: Flow) -> Table:
     """A table as if it had one flow alone."""
     return replace(
         table,
-        function=flow.function,
+        function=computing(flow.function, table.options.generated),
         upstreams=flow.upstreams,
         schema=flow.schema,
         json=flow.json,

@@ -63,6 +63,13 @@ def refuse_flow(flow: Flow, table: Table, others: Sequence[Flow]) -> None:
             f"changes cannot be applied to the sink {table.name!r}",
             fix="use a table of ka.create_streaming_table(...)",
         )
+    if flow.changes is not None and table.options.generated:
+        raise DeclarationError(
+            subject,
+            place,
+            f"changes are applied to {table.name!r}, which has generated=",
+            fix="compute the columns in the table that has the changes",
+        )
     for other in others:
         if other.name == flow.name:
             raise DeclarationError(

@@ -147,6 +147,7 @@ def test_flows_of_several_topics_a_declared_schema_and_a_backfill_run_unchanged(
         program.produce(f"sales-{region}", {"n": region})
     program.run()
     assert [r for (r,) in program.rows("sales", "region")] == ["apac", "eu", "us"]
+    assert all(day == at.date() for day, at in program.rows("sales", "day", "at"))
     assert [r for (r,) in program.rows("sales_copy", "region")] == ["apac", "eu", "eu", "us"]
 
 

@@ -292,11 +292,6 @@ def test_sql_of_options_that_is_no_expression_is_refused(
         ka.streaming_table(layer="bronze", **options)(raw)
 
 
-def test_generated_columns_of_a_table_that_flows_feed_are_refused() -> None:
-    with pytest.raises(DeclarationError, match="generated= of a table that flows feed"):
-        ka.create_streaming_table("fed", layer="bronze", generated={"a": "1 + 1"})
-
-
 def test_partitions_and_clusters_exclude_each_other() -> None:
     with pytest.raises(DeclarationError, match="exclude each other"):
 

@@ -5,7 +5,11 @@ REGIONS = ["eu", "us", "apac"]
 dlt.create_streaming_table(
     name="sales",
     comment="Sales of all regions",
-    schema="region STRING COMMENT 'where it was sold', payload STRING, at TIMESTAMP",
+    schema="""
+        region STRING COMMENT 'where it was sold', payload STRING, at TIMESTAMP,
+        day DATE GENERATED ALWAYS AS (CAST(at AS DATE))
+    """,
+    partition_cols=["day"],
     expect_all={"has_payload": "payload IS NOT NULL"},
     expect_all_or_drop={"known_region": "region IN ('eu', 'us', 'apac')"},
 )
