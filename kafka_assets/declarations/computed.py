@@ -55,17 +55,15 @@ def computing(function: Author, generated: Mapping[str, str]) -> Author:
         return function
 
     @functools.wraps(function)
-    def computed(*frames: Any, **named: Any) -> Any:
-        # Imported here, because importing a pipeline needs no Spark.
-        from pyspark.sql import functions as F
-
+    def with_computed(*frames: Any, **named: Any) -> Any:
         rows = function(*frames, **named)
-        if not hasattr(rows, "withColumns"):
+        if not hasattr(rows, "selectExpr"):
             return rows
         has = {column.lower() for column in rows.columns}
         twice = [name for name in generated if name.lower() in has]
         if twice:
             raise ValueError(f"it returns {', '.join(twice)}, which generated= computes")
-        return rows.withColumns({name: F.expr(text) for name, text in generated.items()})
+        computed = [f"{text} AS `{name.replace('`', '``')}`" for name, text in generated.items()]
+        return rows.selectExpr("*", *computed)
 
-    return computed
+    return with_computed
