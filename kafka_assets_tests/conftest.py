@@ -98,6 +98,12 @@ def settings(tmp_path: Path, broker: Broker) -> Settings:
     return settings_in(tmp_path, broker)
 
 
+@pytest.fixture(scope="module")
+def settings_of_file(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Settings:
+    """The same for all tests of a file, of which each may take a copy of what is in the lake."""
+    return settings_in(tmp_path_factory.mktemp("file"), broker)
+
+
 def settings_in(folder: Path, broker: Broker) -> Settings:
     """Settings with a lake and schemas folder in a folder."""
     (folder / "schemas").mkdir()

@@ -143,10 +143,13 @@ def _constrain(
     new = {key: text for key, text in options.constraints.items() if has.get(key) != text}
     quoted = f"delta.`{_escaped(table.path)}`"
     for constraint, condition in new.items():
+        add = f"ALTER TABLE {quoted} ADD CONSTRAINT `{constraint}` CHECK "
         try:
             session.sql(f"ALTER TABLE {quoted} DROP CONSTRAINT IF EXISTS `{constraint}`")
-            session.sql(f"ALTER TABLE {quoted} ADD CONSTRAINT `{constraint}` CHECK ({condition})")
+            session.sql(f"{add}({condition})")
         except Exception as error:
+            if constraint in has:
+                session.sql(f"{add}({has[constraint]})")
             raise LakeError(
                 f"table {name!r} at {table.path} cannot have the constraint {constraint!r} "
                 f"({condition}): {first_line(error)}",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kafka_assets.declarations import RESCUED, Expectation
+from kafka_assets.declarations import RESCUED, Rule
 from kafka_assets.errors import PlanError
 from kafka_assets.graph import Files, Node, Source
 from kafka_assets.streaming.changes import END, START
@@ -69,8 +69,12 @@ def refuse_result(node: Node, result: DataFrame, inputs: Mapping[str, DataFrame]
     _refuse_lost_source(node, schema, inputs)
     _refuse_missing(node, "keys=", node.table.keys, schema)
     _refuse_for_kafka(node, schema)
-    for expectation in node.table.expectations:
-        _refuse_rule(node, expectation, result)
+    for one in node.table.expectations:
+        _refuse_rule(node, f"expectation {one.name!r} ({one.place})", one.rule, result)
+    # One flow of several may lack columns, which are null then.
+    constraints = node.table.options.constraints if node.flow is None else {}
+    for name, condition in constraints.items():
+        _refuse_rule(node, f"constraint {name!r}", condition, result)
 
 
 def refuse_columns(node: Node, schema: StructType) -> None:
@@ -215,26 +219,24 @@ def _refuse_for_kafka(node: Node, schema: StructType) -> None:
         )
 
 
-def _refuse_rule(node: Node, expectation: Expectation, result: DataFrame) -> None:
+def _refuse_rule(node: Node, what: str, rule: Rule, result: DataFrame) -> None:
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as F
 
-    rule = expectation.rule
+    text = rule if isinstance(rule, str) else f"{rule.__name__}()"
     try:
         column = F.expr(rule) if isinstance(rule, str) else rule()
         kind = result.select(column.alias("rule")).schema["rule"].dataType.simpleString()
     except PySparkException as error:
         raise plan_error(
             node,
-            f"expectation {expectation.name!r} ({expectation.place}): {expectation.text!r}: "
-            f"{reason(error)}",
+            f"{what}: {text!r}: {reason(error)}",
             f"use columns that the function returns: {', '.join(result.columns)}",
         ) from None
     if kind != "boolean":
         raise plan_error(
             node,
-            f"expectation {expectation.name!r} ({expectation.place}): {expectation.text!r} is of "
-            f"type {kind}, not a condition",
+            f"{what}: {text!r} is of type {kind}, not a condition",
             "compare it with something",
         )
 

@@ -264,7 +264,7 @@ def _constraint_broken(node: Node, found: str, text: str) -> KafkaAssetsError:
     return RunFailed(
         f"table {node.name!r} ({node.table.place}): a row breaks the constraint {name!r}: "
         f"{_gist(text)}; nothing of its batch was written, batches committed before are kept",
-        fix=f"let such rows become dead letters by expect_or_drop, or ALTER TABLE "
+        fix="let such rows become dead letters by expect_or_drop, or ALTER TABLE "
         f"delta.`{node.path}` DROP CONSTRAINT {name} when it is wrong",
     )
 

@@ -325,7 +325,7 @@ def test_generated_columns_and_constraints_of_a_schema_are_those_of_the_table(
     schema = (
         "id STRING, at TIMESTAMP, "
         "day DATE GENERATED ALWAYS AS (CAST(at AS DATE)) COMMENT 'Of at.', "
-        "CONSTRAINT key PRIMARY KEY (id), CONSTRAINT known CHECK (id <> '')"
+        "CONSTRAINT key PRIMARY KEY (id), CONSTRAINT isKnown CHECK (id <> '')"
     )
     loaded = written(
         tmp_path,
@@ -334,7 +334,7 @@ def test_generated_columns_and_constraints_of_a_schema_are_those_of_the_table(
     )
     options = loaded.tables["raw"].options
     assert options.generated == {"day": "CAST(CAST(at AS DATE) AS DATE)"}
-    assert options.constraints == {"known": "id <> ''"}
+    assert options.constraints == {"is_known": "id <> ''"}
     assert options.column_comments == {"day": "Of at."}
     assert [note.text for note in loaded.notes] == ["PRIMARY KEY (id) of 'raw' is not enforced"]
     rows = graph_of_program(loaded, tmp_path).tables["raw"]

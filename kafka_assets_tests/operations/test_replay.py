@@ -17,25 +17,20 @@ from kafka_assets.operations import attempt, letters, replay
 from kafka_assets.operations.letters import Filter
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.lease import lease
-from kafka_assets_tests.conftest import settings_in
 from kafka_assets_tests.helpers import graph_of
 from kafka_assets_tests.pipeline import Pipeline, event
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kafka_assets.demo.broker import Broker
 
 ALL = Filter(statuses=letters.STATUSES)
 
 
 @pytest.fixture(scope="module")
-def original(
-    spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory
-) -> Pipeline:
+def original(spark: SparkSession, settings_of_file: Settings) -> Pipeline:
     """Two good events, and one each that breaks a rule, is no JSON, and has no id."""
-    settings = settings_in(tmp_path_factory.mktemp("original"), broker)
-    pipeline = Pipeline(spark, settings, f"t-{uuid.uuid4().hex[:12]}")
+    pipeline = Pipeline(spark, settings_of_file, f"t-{uuid.uuid4().hex[:12]}")
     pipeline.produce(event("a", 1), event("b", -1), b"no json", {"x": 3}, event("c", 2))
     pipeline.run("raw", "clean")
     return pipeline

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import TopicPartition
 
-from kafka_assets_tests.conftest import settings_in
 from kafka_assets_tests.helpers import create_topic
 from kafka_assets_tests.pipeline import Bronze
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kafka_assets.demo.broker import Broker
     from kafka_assets.settings import Settings
 
 
@@ -27,12 +25,9 @@ def bronze(spark: SparkSession, settings: Settings, topic_name: str) -> Bronze:
 
 
 @pytest.fixture(scope="module")
-def original(
-    spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory
-) -> Bronze:
+def original(spark: SparkSession, settings_of_file: Settings) -> Bronze:
     """What the copies are of, with a second table that has read the first."""
-    settings = settings_in(tmp_path_factory.mktemp("original"), broker)
-    original = Bronze(spark, settings, f"t-{uuid.uuid4().hex[:12]}")
+    original = Bronze(spark, settings_of_file, f"t-{uuid.uuid4().hex[:12]}")
     original.run("copy")
     return original
 

@@ -135,6 +135,10 @@ def test_generated_columns_are_computed_and_constraints_hold_every_row(
     assert ids(node.path, "letter") == ["a", "c", "c", "d", "e"]
     with pytest.raises(LakeError, match=r"cannot have the constraint 'early' \(letter < 'b'\)"):
         run_graph(graph("letter < 'b'"), spark, settings, names=("letters",))
+    kept = LakeTable.existing(node.path).properties["delta.constraints.early"]
+    assert kept == "letter < 'f'"
+    with pytest.raises(PlanError, match=r"constraint 'early': 'size < 3': .*size"):
+        run_graph(graph("size < 3"), spark, settings, names=("letters",))
     reset(graph("letter < 'f'"), "letters", settings)
     assert LakeTable.existing(node.path).rows == 0
 

@@ -197,7 +197,7 @@ def _said(ddl: str) -> _Said:
             check = one.find(exp.CheckColumnConstraint)
             if check is None:
                 raise ValueError(f"{one.sql(dialect='databricks')} has no counterpart here")
-            said.constraints[one.name] = check.this.sql(dialect="spark")
+            said.constraints[snake(one.name)] = check.this.sql(dialect="spark")
         else:
             _refuse_constraints(one)
             kept.append(one.sql(dialect="databricks"))
