@@ -7,7 +7,8 @@ constraint gets into the Delta table is `streaming.creating`'s.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafka_assets.declarations.model import Author, Place, fed_by_flows
@@ -25,6 +26,16 @@ def conditions(subject: str, place: Place, given: Mapping[str, str]) -> dict[str
     for name in given:
         check_name(subject, place, name, "the constraint's name")
     return _sql(subject, place, "constraints", given)
+
+
+def never_null(columns: Iterable[str]) -> dict[str, str]:
+    """The constraints that NOT NULL on columns means: `id` -> `id_not_null`."""
+    found = {}
+    for column in columns:
+        word = re.sub(r"[^a-z0-9]+", "_", column.lower()).strip("_")
+        name = f"{word}_not_null" if word[:1].isalpha() else f"column_{word}_not_null"
+        found[name] = f"`{column.replace('`', '``')}` IS NOT NULL"
+    return found
 
 
 def generated_columns(subject: str, place: Place, given: Mapping[str, str]) -> dict[str, str]:

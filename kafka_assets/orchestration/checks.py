@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from kafka_assets.declarations import Expectation, TableExpectation
+from kafka_assets.declarations import Changes, Expectation, TableExpectation
 from kafka_assets.errors import DeclarationError, ExpectationFailed
 from kafka_assets.graph import Node
 from kafka_assets.orchestration.names import dead_letters_key, table_key
@@ -31,6 +31,8 @@ CONSERVATION = {
     ROWS_RETURNED: "Rows that the function returned = rows kept + rows moved to the dead letters.",
 }
 
+SEQUENCED = "changes_have_sequence"
+
 CONSEQUENCE = {
     "warn": "rows that break it are kept",
     "drop": "rows that break it are moved to the dead letters",
@@ -42,7 +44,7 @@ def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
     """The checks of a table.
 
     Raises:
-        DeclarationError: An expectation has the name of a conservation check.
+        DeclarationError: An expectation has the name of a check that the table gets by itself.
     """
     key = table_key(node)
     specs = []
@@ -51,7 +53,7 @@ def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
         *node.table.table_expectations,
     ]
     for expectation in declared:
-        if expectation.name in CONSERVATION:
+        if expectation.name in (*CONSERVATION, SEQUENCED):
             raise DeclarationError(
                 f"expectation {expectation.name!r}",
                 str(expectation.place),
@@ -82,6 +84,10 @@ def check_specs(node: Node) -> list[dg.AssetCheckSpec]:
         dg.AssetCheckSpec(name, asset=key, description=CONSERVATION[name], blocking=True)
         for name in conservation_names(node)
     ]
+    if node.table.changes is not None:
+        order = node.table.changes.sequence_by
+        told = f"Each change has its place in the order: {order} IS NOT NULL. One that has none is"
+        specs.append(dg.AssetCheckSpec(SEQUENCED, asset=key, description=f"{told} passed over."))
     return specs
 
 
@@ -119,6 +125,23 @@ def check_results(node: Node, report: RunReport) -> Iterator[dg.AssetCheckResult
     equalities = {equality.name: equality for equality in report.conservation}
     for name in conservation_names(node):
         yield _conservation_result(node, name, equalities.get(name))
+    if node.table.changes is not None:
+        yield _sequence_result(node, node.table.changes, int(report.extra.get("unsequenced", 0)))
+
+
+def _sequence_result(node: Node, changes: Changes, without: int) -> dg.AssetCheckResult:
+    sources = ", ".join(one.source.name for one in node.inputs)
+    return dg.AssetCheckResult(
+        asset_key=table_key(node),
+        check_name=SEQUENCED,
+        passed=without == 0,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=f"{without} changes were passed over, because {changes.sequence_by} is null; "
+        f"{sources} has them. A rule of that table that drops such rows makes dead letters of them."
+        if without
+        else "Each change has its place in the order.",
+        metadata={"unsequenced": without},
+    )
 
 
 def _table_rule_result(node: Node, found: TableRuleResult) -> dg.AssetCheckResult:

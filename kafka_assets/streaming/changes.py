@@ -23,6 +23,8 @@ from kafka_assets.streaming.merge import REMOVE, comparable, merge, same
 from kafka_assets.streaming.spec import BatchSpec, Through
 
 START, END = "__START_AT", "__END_AT"
+UNSEQUENCED = "unsequenced"
+"""What a commit calls the number of changes that were passed over: their sequence value is null."""
 OWN = ("_source", "_key", "_headers", "_tombstone")
 """Columns that say where a change came from; a target has them only when they are asked for."""
 
@@ -84,8 +86,9 @@ def run_changes(spec: ChangesSpec, frame: DataFrame, batch_id: int) -> None:
     source = session.read.format("delta").option("versionAsOf", version).load(spec.source_path)
     every = spec.through(source)
     there = session.read.format("delta").load(spec.table.path)
-    touched = frame.select(*how.keys).distinct().persist()
+    touched = _touched(frame, how).persist()
     try:
+        unsequenced = touched.agg(F.sum(UNSEQUENCED)).collect()[0][0] or 0
         clears = how.truncates is not None and not frame.filter(F.expr(how.truncates)).isEmpty()
         if not clears:
             every = _of_keys(every, touched, how).unionByName(_clearing(every, touched, how))
@@ -94,11 +97,19 @@ def run_changes(spec: ChangesSpec, frame: DataFrame, batch_id: int) -> None:
             spec.table,
             checked(spec.table, fold(every, how)),
             who,
-            extra={"upstream_version": version},
+            extra={"upstream_version": version, UNSEQUENCED: unsequenced},
             write=partial(_write, spec, there),
         )
     finally:
         touched.unpersist()
+
+
+def _touched(frame: DataFrame, how: Folding) -> DataFrame:
+    """The keys of a batch, with how many changes of each have no place in the order."""
+    lost = F.expr(how.sequence_by).isNull().cast("bigint").alias(UNSEQUENCED)
+    return (
+        frame.select(*how.keys, lost).groupBy(*how.keys).agg(F.sum(UNSEQUENCED).alias(UNSEQUENCED))
+    )
 
 
 def _of_keys(rows: DataFrame, touched: DataFrame, how: Folding) -> DataFrame:

@@ -125,6 +125,7 @@ def _extra(node: Node, ours: list[Commit]) -> dict[str, int | float | str]:
         extra["windows"] = sum(int(c.info.get("windows", 0)) for c in ours)
     if node.table.kind == "auto_cdc":
         extra["removed"] = sum(int(c.info.get("counts", {}).get("removed", 0)) for c in ours)
+        extra["unsequenced"] = sum(int(c.info.get("unsequenced", 0)) for c in ours)
     lost = [gone for c in ours for gone in c.info.get("accepted_loss", ())]
     if lost:
         extra["accepted_loss"] = ", ".join(

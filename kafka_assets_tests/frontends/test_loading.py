@@ -323,7 +323,7 @@ def test_generated_columns_and_constraints_of_a_schema_are_those_of_the_table(
     tmp_path: Path,
 ) -> None:
     schema = (
-        "id STRING, at TIMESTAMP, "
+        "id STRING NOT NULL, at TIMESTAMP, "
         "day DATE GENERATED ALWAYS AS (CAST(at AS DATE)) COMMENT 'Of at.', "
         "CONSTRAINT key PRIMARY KEY (id), CONSTRAINT isKnown CHECK (id <> '')"
     )
@@ -334,7 +334,7 @@ def test_generated_columns_and_constraints_of_a_schema_are_those_of_the_table(
     )
     options = loaded.tables["raw"].options
     assert options.generated == {"day": "CAST(CAST(at AS DATE) AS DATE)"}
-    assert options.constraints == {"is_known": "id <> ''"}
+    assert options.constraints == {"is_known": "id <> ''", "id_not_null": "`id` IS NOT NULL"}
     assert options.column_comments == {"day": "Of at."}
     assert [note.text for note in loaded.notes] == ["PRIMARY KEY (id) of 'raw' is not enforced"]
     rows = graph_of_program(loaded, tmp_path).tables["raw"]

@@ -44,8 +44,8 @@ bronze/customer_changes: rows_read, rows_returned
 gold/balances: not_empty, one_row_a_customer, rows_returned
 gold/hourly: rows_returned
 gold/spent: rows_returned
-silver/customer_states: rows_returned
-silver/customers: rows_returned
+silver/customer_states: changes_have_sequence, rows_returned
+silver/customers: changes_have_sequence, rows_returned
 silver/movements: has_id, rows_read, rows_returned
 silver/orders: customer_known, positive, rows_read, rows_returned
 """

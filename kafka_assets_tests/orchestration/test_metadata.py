@@ -41,6 +41,21 @@ def test_a_check_has_a_result_also_when_the_report_has_no_equality(silver):
     assert found["rows_returned"].passed
 
 
+def test_changes_without_a_place_in_the_order_are_warned_of():
+    module = pipeline()
+    module.newest = ka.create_streaming_table("newest", layer="silver")
+    module.changes = ka.create_auto_cdc_flow(
+        target="newest", source="events_silver", keys=["event_id"], sequence_by="amount"
+    )
+    node = build_graph([module], Settings(lake="/lake")).tables["newest"]
+    found = results(node, report_of(node, extra={"unsequenced": 2}))["changes_have_sequence"]
+    assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert found.description.startswith(
+        "2 changes were passed over, because amount is null; events_silver has them."
+    )
+    assert results(node, report_of(node))["changes_have_sequence"].passed
+
+
 def test_a_broken_drop_rule_warns_and_leads_to_the_dead_letters(silver):
     found = results(silver, report_of(silver, kept=9, broken={"positive": 1}))["positive"]
     assert not found.passed

@@ -156,8 +156,10 @@ def test_readers_of_the_change_feed_get_each_change_once(
     customers.send([Change("a", 1, "put", 1), Change("b", 1, "put", 1)])
     customers.run()
     customers.send([Change("a", 2, "put", 2), Change("b", 2, "delete"), Change("a", 0, "put", 9)])
+    customers.send([Change("a", None, "put", 9), Change("c", None, "put", 9)])
     report = customers.run()["customers"]
     assert (report.kept, report.extra["removed"]) == (1, 1)
+    assert report.extra["unsequenced"] == 2
     gold = DeltaTable(customers.graph.tables["history"].path).to_pyarrow_table().to_pylist()
     assert sorted((row["id"], row["what"]) for row in gold) == [
         ("a", "insert"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kafka_assets.declarations import Expectation, Place
+from kafka_assets.declarations.computed import never_null
 from kafka_assets.declarations.expectations import row_rules
 from kafka_assets.errors import DeclarationError
 from kafka_assets.frontends.programs.columns import is_column, sql_of
@@ -145,13 +146,9 @@ def _schema(registry: Registry, dataset: Dataset, mapped: Mapped, value: Any) ->
     mapped.schema = value
     comments = {f.name: str((f.metadata or {}).get("comment", "")) for f in value.fields}
     mapped.common["column_comments"] = {k: v for k, v in comments.items() if v} | more
-    required = [f.name for f in value.fields if not f.nullable]
+    required = never_null(f.name for f in value.fields if not f.nullable)
     if required:
-        registry.note(
-            f"NOT NULL of {', '.join(required)} in the schema of {dataset.written!r} is not "
-            "enforced: use an expectation",
-            dataset.place,
-        )
+        mapped.common["constraints"] = {**mapped.common.get("constraints", {}), **required}
 
 
 @dataclass

@@ -98,7 +98,7 @@ def load_files(paths: Iterable[Path], topics: Iterable[Topic] = ()) -> Loaded:
         for one in statements
         if isinstance(one, TableStatement)
         and one.select is None
-        and any(column.type for column in one.columns)
+        and any(column.type for column in _returned(one.columns))
     }
     return Loaded(tuple(pipeline.declarations), tuple(pipeline.notes), frozenset(typed))
 
@@ -137,7 +137,7 @@ class _Pipeline:
         if isinstance(one, ChangesStatement):
             return
         if isinstance(one, TableStatement):
-            self.listed.setdefault(one.name[-1], one.columns)
+            self.listed.setdefault(one.name[-1], _returned(one.columns))
             refuse_view_options(one)
         if one.select is None:
             return
@@ -209,6 +209,10 @@ class _Pipeline:
             query = self.queries.get(id(one))
             use = None if query is None else self._use(one, one.name, query)
             self._note_name(one, one.name)
+            self.notes += [
+                Note(one.source.place(key.offset), f"{key.text} is not enforced")
+                for key in one.keys
+            ]
             if use is not None:
                 self.notes += use.notes
             self.declarations.append(
@@ -216,7 +220,7 @@ class _Pipeline:
             )
 
     def _use(self, one: TableStatement | FlowStatement, name: Name, query: Query) -> Use:
-        columns = one.columns if isinstance(one, TableStatement) else ()
+        columns = _returned(one.columns) if isinstance(one, TableStatement) else ()
         if isinstance(one, FlowStatement):
             columns = self.listed.get(one.target[-1], ())
         schema = isinstance(one, TableStatement) and "kafka_assets.schema" in one.properties
@@ -287,6 +291,11 @@ class _Pipeline:
                     "no schema",
                 )
             )
+
+
+def _returned(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """The columns that a SELECT returns: the others are computed from them."""
+    return tuple(column for column in columns if column.generated is None)
 
 
 def _subject(one: Statement) -> str:

@@ -1,7 +1,7 @@
 """Tokens -> statements. What is no statement of a pipeline is refused by its own name.
 
-What stands between a table's name and AS is `parse_table`, the clauses of changes are
-`parse_changes`; what a SELECT reads is `query`'s to find.
+What stands between a table's name and AS is `parse_columns`' and `parse_table`'s, the clauses of
+changes are `parse_changes`'; what a SELECT reads is `query`'s to find.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from kafka_assets.frontends.sql.parse_changes import changes, sees_changes
-from kafka_assets.frontends.sql.parse_table import clause, columns
+from kafka_assets.frontends.sql.parse_columns import columns
+from kafka_assets.frontends.sql.parse_table import clause
 from kafka_assets.frontends.sql.statements import (
     FlowStatement,
     Select,
@@ -80,7 +81,7 @@ def _table(cursor: Cursor, offset: int) -> list[Statement]:
     cursor.subject = f"{'view' if kind == 'temporary_view' else 'table'} {name[-1]!r}"
     said: dict[str, Any] = {}
     if cursor.sees("("):
-        said["columns"], said["constraints"] = columns(cursor)
+        said |= columns(cursor)
     while cursor.token is not None and not (cursor.sees("AS") or cursor.sees("FLOW")):
         clause(cursor, said)
     found: list[Statement] = []

@@ -1,106 +1,14 @@
-"""What stands between a table's name and AS: columns, expectations, and clauses in any order."""
+"""The clauses between a table's name and AS, in any order; its columns are `parse_columns`'s."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
-from kafka_assets.declarations.model import Action
-from kafka_assets.frontends.sql.statements import Column, Constraint, Property
-from kafka_assets.frontends.sql.text import DIALECT, Cursor
-
-
-def columns(cursor: Cursor) -> tuple[tuple[Column, ...], tuple[Constraint, ...]]:
-    """Read the list of columns and expectations.
-
-    Raises:
-        DeclarationError: Something in it is neither, or cannot be kept.
-    """
-    found: list[Column] = []
-    constraints: list[Constraint] = []
-    cursor.needs("(")
-    while True:
-        if cursor.sees("CONSTRAINT"):
-            constraints.append(_constraint(cursor))
-        else:
-            found.append(_column(cursor))
-        if not cursor.takes(","):
-            break
-    cursor.needs(")")
-    names = [column.name.lower() for column in found]
-    for column in found:
-        if names.count(column.name.lower()) > 1:
-            raise cursor.refused(
-                f"the column {column.name!r} is listed twice", "list it once", column.offset
-            )
-    return tuple(found), tuple(constraints)
-
-
-def _constraint(cursor: Cursor) -> Constraint:
-    offset = cursor.offset
-    cursor.needs("CONSTRAINT")
-    (*_, name), _ = cursor.name("the expectation's name")
-    if not cursor.sees("EXPECT"):
-        raise cursor.refused(
-            f"CONSTRAINT {name} {cursor.word().upper()} cannot be kept by a table of a stream",
-            "write CONSTRAINT name EXPECT (condition)",
-        )
-    cursor.needs("EXPECT")
-    condition = cursor.source.between(cursor.inside())
-    action: Action = "warn"
-    if cursor.takes("ON", "VIOLATION"):
-        if cursor.takes("DROP", "ROW"):
-            action = "drop"
-        elif cursor.takes("FAIL", "UPDATE"):
-            action = "fail"
-        else:
-            raise cursor.unexpected("DROP ROW or FAIL UPDATE")
-    return Constraint(name, condition, action, offset)
-
-
-def _column(cursor: Cursor) -> Column:
-    offset = cursor.offset
-    name = cursor.identifier("a column's name")
-    if cursor.sees("."):
-        raise cursor.refused("a column's name has no dots", "write the column's name", offset)
-    start, depth = cursor.at, 0
-    while (token := cursor.token) is not None:
-        if depth == 0 and any(cursor.sees(end) for end in (",", ")", "COMMENT", "NOT", *_REFUSED)):
-            break
-        depth += token.text in ("(", "<")
-        depth -= token.text in (")", ">")
-        cursor.at += 1
-    kind = cursor.source.between(cursor.tokens[start : cursor.at]) or None
-    if kind is not None and not _is_type(kind):
-        at = cursor.tokens[start].start
-        raise cursor.refused(f"{kind!r} is no type", "write a type of Spark SQL", at)
-    comment = cursor.string("a comment") if cursor.takes("COMMENT") else None
-    if not (cursor.sees(",") or cursor.sees(")")):
-        raise cursor.refused(
-            f"{cursor.word().upper()} on the column {name!r} cannot be kept",
-            "compute the value in the SELECT; check it with CONSTRAINT name EXPECT (condition)",
-        )
-    return Column(name, kind, comment, offset)
-
-
-_REFUSED = ("GENERATED", "DEFAULT", "MASK", "PRIMARY", "REFERENCES", "COLLATE", "CONSTRAINT")
-"""What Databricks allows behind a column's type, and no table here can do."""
-
-
-def _is_type(text: str) -> bool:
-    try:
-        parsed = exp.DataType.build(text, dialect=DIALECT)
-    except (SqlglotError, ValueError):
-        return False
-    # The parser passes over words behind a type.
-    words = [token.text.upper() for token in DIALECT.tokenize(text)]
-    return parsed is not None and not (
-        len(words) > 1 and words[1].isidentifier() and words[0] not in ("INTERVAL", "TIMESTAMP")
-    )
+from kafka_assets.frontends.sql.statements import Property
+from kafka_assets.frontends.sql.text import Cursor
 
 
 def clause(cursor: Cursor, said: dict[str, Any]) -> None:

@@ -18,21 +18,36 @@ Name = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a list; its type is None where only its name or comment is said."""
+    """A column of a list; its type is None where only its name or comment is said.
+
+    Attributes:
+        generated: The expression that computes it; None for what the SELECT returns.
+        required: Whether NOT NULL is said.
+    """
 
     name: str
     type: str | None
     comment: str | None
     offset: int
+    generated: str | None = None
+    required: bool = False
 
 
 @dataclass(frozen=True)
 class Constraint:
-    """An expectation."""
+    """An expectation, or with the action None what no row may break: CHECK."""
 
     name: str
     condition: str
-    action: Action
+    action: Action | None
+    offset: int
+
+
+@dataclass(frozen=True)
+class Key:
+    """A PRIMARY KEY or FOREIGN KEY, which nobody enforces."""
+
+    text: str
     offset: int
 
 
@@ -63,6 +78,7 @@ class TableStatement:
     private: bool = False
     columns: tuple[Column, ...] = ()
     constraints: tuple[Constraint, ...] = ()
+    keys: tuple[Key, ...] = ()
     comment: str | None = None
     properties: Mapping[str, Property] = field(default_factory=dict)
     partitioned_by: tuple[str, ...] = ()

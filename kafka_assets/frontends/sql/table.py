@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafka_assets.declarations.common import Options, new_table
+from kafka_assets.declarations.computed import never_null
 from kafka_assets.declarations.expectations import row_rules
 from kafka_assets.declarations.model import (
     Author,
@@ -19,7 +20,7 @@ from kafka_assets.declarations.model import (
 from kafka_assets.declarations.places import written_at
 from kafka_assets.declarations.tables import WINDOW
 from kafka_assets.frontends.sql.properties import Said, said_by
-from kafka_assets.frontends.sql.statements import TableStatement
+from kafka_assets.frontends.sql.statements import Constraint, TableStatement
 from kafka_assets.frontends.sql.text import Source
 from kafka_assets.frontends.sql.using import Use
 
@@ -50,11 +51,9 @@ def declare_table(
         if kind == "temporary_view" or "max_rows_per_batch" in common:
             refuse_batch_size(one.source, subject, use)
         common["max_rows_per_batch"] = use.most
-    comments = {column.name: column.comment for column in one.columns if column.comment}
+    _add_columns(one, subject, common)
     if one.comment is not None:
         common["comment"] = one.comment
-    if comments:
-        common["column_comments"] = comments
     if one.partitioned_by:
         common["partition_by"] = one.partitioned_by
     if one.clustered_by:
@@ -105,8 +104,8 @@ def refuse_view_options(one: TableStatement) -> None:
         raise one.source.refused(
             subject,
             rule.offset,
-            f"has the expectation {rule.name!r}, and no rows of its own to keep or drop",
-            "put the expectation on the tables that read the view",
+            f"has the {_word(rule)} {rule.name!r}, and no rows of its own to keep or drop",
+            f"put the {_word(rule)} on the tables that read the view",
         )
     for column in one.columns:
         raise one.source.refused(
@@ -209,8 +208,40 @@ def _layer(kind: Kind, use: Use | None, feeds: list[Use]) -> str:
     return "silver"
 
 
+def _add_columns(one: TableStatement, subject: str, common: Options) -> None:
+    comments = {column.name: column.comment for column in one.columns if column.comment}
+    generated = {c.name: c.generated for c in one.columns if c.generated is not None}
+    constraints = _constraints(one, subject)
+    if comments:
+        common["column_comments"] = comments
+    if generated:
+        common["generated"] = generated
+    if constraints:
+        common["constraints"] = constraints
+
+
+def _word(rule: Constraint) -> str:
+    return "constraint" if rule.action is None else "expectation"
+
+
+def _constraints(one: TableStatement, subject: str) -> dict[str, str]:
+    """What no row may break: CHECK, and NOT NULL, which Databricks enforces too."""
+    found = never_null(column.name for column in one.columns if column.required)
+    for rule in one.constraints:
+        if rule.action is not None:
+            continue
+        if rule.name in found:
+            raise one.source.refused(
+                subject, rule.offset, f"has two constraints named {rule.name!r}", "rename one"
+            )
+        found[rule.name] = rule.condition
+    return found
+
+
 def _expectations(one: TableStatement) -> tuple[Expectation, ...]:
     found: list[Any] = []
     for rule in one.constraints:
+        if rule.action is None:
+            continue
         found += row_rules({rule.name: rule.condition}, rule.action, one.source.place(rule.offset))
     return tuple(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import textwrap
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -46,8 +47,9 @@ def flow(text: str) -> Flow:
 
 def function_of(made: Table | Flow) -> SqlFunction:
     """The function that a SELECT became."""
-    assert isinstance(made.function, SqlFunction)
-    return made.function
+    found = inspect.unwrap(made.function)
+    assert isinstance(found, SqlFunction)
+    return found
 
 
 def refused(*texts: str) -> DeclarationError:

@@ -14,6 +14,7 @@ from kafka_assets.graph import Graph
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.plan import plan_table
 from kafka_assets.streaming.run import run_graph
+from kafka_assets.streaming.tables import LakeTable
 from kafka_assets_tests.frontends.sql.helpers import load, table
 from kafka_assets_tests.helpers import create_topic, graph_of, produce
 
@@ -28,9 +29,11 @@ TBLPROPERTIES ('kafka_assets.reset_allowed' = false)
 AS SELECT * FROM STREAM read_kafka(bootstrapServers => 'elsewhere:1', subscribe => '{topic}');
 
 CREATE OR REFRESH STREAMING TABLE orders_checked (
-  id STRING COMMENT 'Names the order.',
+  id STRING NOT NULL COMMENT 'Names the order.',
   amount BIGINT,
   label STRING,
+  initial STRING GENERATED ALWAYS AS (upper(left(id, 1))),
+  CONSTRAINT labelled CHECK (label LIKE '{{%}}'),
   CONSTRAINT positive EXPECT (amount > 0) ON VIOLATION DROP ROW
 )
 COMMENT 'Orders with an amount.'
@@ -52,7 +55,7 @@ FROM sums s LEFT JOIN orders_large l ON l.amount = s.total;
 @ka.streaming_table(layer="silver")
 def orders_named(orders_checked: Any) -> Any:
     """Orders with the name of who placed them, in Python between two tables in SQL."""
-    return orders_checked.selectExpr("*", "upper(substr(id, 1, 1)) AS name")
+    return orders_checked.withColumnRenamed("initial", "name")
 
 
 @pytest.fixture
@@ -85,6 +88,9 @@ def test_sql_and_python_tables_run_as_one_pipeline(
         ("b1", 7, "{b1}"),
     ]
     assert reports["orders_checked"].dead == 1
+    held = LakeTable.existing(graph.tables["orders_checked"].path).properties
+    assert held["delta.constraints.id_not_null"] == "`id` IS NOT NULL"
+    assert held["delta.constraints.labelled"] == "label LIKE '{%}'"
     assert all(one.holds for report in reports.values() for one in report.conservation)
     assert rows(graph, "orders_large", "id") == [("a1",)]
     assert rows(graph, "totals", "name", "total", "largest") == [("A", 10, "a1"), ("B", 7, None)]

@@ -110,6 +110,35 @@ def test_constraints_are_expectations_in_written_order() -> None:
     assert [e.place.line for e in made.expectations] == [3, 5, 6]
 
 
+def test_columns_can_be_computed_and_rows_held_to_conditions() -> None:
+    text = """
+        CREATE STREAMING TABLE t (
+          id STRING NOT NULL PRIMARY KEY NOT ENFORCED RELY COMMENT 'Names it.',
+          at TIMESTAMP,
+          day DATE GENERATED ALWAYS AS (to_date(at)) COMMENT 'Of at.',
+          item STRING CONSTRAINT known REFERENCES items (id) NOT ENFORCED,
+          CONSTRAINT Positive CHECK (amount > 0) ENFORCED,
+          CONSTRAINT key PRIMARY KEY (id, at TIMESERIES) RELY,
+          FOREIGN KEY (item) REFERENCES items ON DELETE NO ACTION,
+          CONSTRAINT seen EXPECT (at IS NOT NULL)
+        ) AS SELECT * FROM STREAM(raw)
+        """
+    loaded = load(text)
+    (made,) = loaded.declarations
+    assert isinstance(made, ka.Table)
+    assert function_of(made).columns == (("id", "STRING"), ("at", "TIMESTAMP"), ("item", "STRING"))
+    assert made.options.generated == {"day": "CAST(to_date(at) AS DATE)"}
+    assert made.options.constraints == {"id_not_null": "`id` IS NOT NULL", "positive": "amount > 0"}
+    assert made.options.column_comments == {"id": "Names it.", "day": "Of at."}
+    assert [(rule.name, rule.action) for rule in made.expectations] == [("seen", "warn")]
+    assert [note.text for note in loaded.notes] == [
+        "PRIMARY KEY on id is not enforced",
+        "REFERENCES items (id) on item is not enforced",
+        "PRIMARY KEY (id, at TIMESERIES) is not enforced",
+        "FOREIGN KEY (item) REFERENCES items is not enforced",
+    ]
+
+
 def test_our_options_are_properties() -> None:
     made = table(
         """
