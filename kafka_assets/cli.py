@@ -76,14 +76,22 @@ def _options(
 
 @app.command()
 def setup() -> None:
-    """Fetch the jars of Spark's connectors and of the demo broker, unless they are there."""
-    from kafka_assets import jars
+    """Fetch the jars of Spark's connectors and of the demo broker, and let later JVMs start sooner.
+
+    What is there is left as it is.
+    """
+    from kafka_assets import class_archive, jars
 
     java = jars.check_java()
     with out.status("Jars: looking ...") as status:
         folder = jars.fetch(progress=lambda line: status.update(f"Jars: {line}"))
     count = len(jars.spark_jars()) + len(jars.broker_jars())
     out.print(f"Java {java.version}; {count} jars in {folder}", highlight=False, soft_wrap=True)
+    with out.status("Classes: running the sample pipelines once, about a minute ..."):
+        why = class_archive.record()
+    place = class_archive.archive("spark").parent
+    told = f"Loaded classes in {place}" if why is None else f"No class archive: {why}"
+    out.print(told, highlight=False, soft_wrap=True)
 
 
 @app.command()

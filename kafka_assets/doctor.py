@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 from rich.table import Table
 from rich.text import Text
 
-from kafka_assets import jars
+from kafka_assets import class_archive, jars
 from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.settings import Settings
 
@@ -61,6 +61,7 @@ def examine(settings: Settings) -> list[Finding]:
         *_packages(),
         _jars("spark", jars.spark_jars),
         _jars("broker", jars.broker_jars),
+        _classes(),
         _lake(settings),
         _dagster_home(),
         _broker(settings),
@@ -134,6 +135,19 @@ def _jars(conf: str, find: Callable[[], tuple[Path, ...]]) -> Finding:
     except KafkaAssetsError as error:
         return Finding(f"{conf} jars", error.what, ok=False, fix=error.fix)
     return Finding(f"{conf} jars", f"{len(found)} in {found[0].parent}", ok=True)
+
+
+def _classes() -> Finding:
+    part = "class archive"
+    if class_archive.recorded():
+        return Finding(part, str(class_archive.archive("spark").parent), ok=True, required=False)
+    return Finding(
+        part,
+        "missing: each JVM takes about twice as long to start",
+        ok=False,
+        required=False,
+        fix="Run `make setup`, or `kafka-assets setup`.",
+    )
 
 
 def _lake(settings: Settings) -> Finding:

@@ -27,7 +27,7 @@ import tenacity
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from kafka_assets import jars
+from kafka_assets import class_archive, jars
 from kafka_assets.demo.broker_config import JVM_OPTIONS, properties
 from kafka_assets.demo.ports import HOST, bindable, free_ports, listener
 from kafka_assets.errors import BrokerError
@@ -114,7 +114,8 @@ class Broker:
         port, controller_port = self._choose_ports()
         cluster_id = self._format(java, classpath, port, controller_port)
         config = self._write_config(self._storage, port, controller_port)
-        command = [java, f"-Xmx{self._heap}", *JVM_OPTIONS, "-cp", classpath]
+        options = (*JVM_OPTIONS, *class_archive.options("broker"))
+        command = [java, f"-Xmx{self._heap}", *options, "-cp", classpath]
         self._launch([*command, "kafka.Kafka", str(config)])
         self._port = port
         self._remember(port, controller_port)

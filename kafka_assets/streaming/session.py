@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafka_assets import class_archive
 from kafka_assets.errors import RunFailed
 from kafka_assets.jars import java_command, spark_jars
 from kafka_assets.settings import Settings, is_secret
@@ -57,6 +58,7 @@ CONF = {
 }
 """What the product sets on every session; `settings.spark.conf` wins over it."""
 
+JVM_FLAGS = "spark.driver.extraJavaOptions"
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
 # What starts a run is called a few thousand times, which HotSpot takes for code worth optimizing:
@@ -81,7 +83,7 @@ def session_conf(settings: Settings) -> dict[str, Any]:
         "spark.driver.memory": settings.spark.driver_memory,
         # Strict decoding makes generated methods that HotSpot would leave interpreted.
         "spark.executor.extraJavaOptions": "-XX:-DontCompileHugeMethods",
-        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:-DontCompileHugeMethods "
+        JVM_FLAGS: "-XX:+UseParallelGC -XX:-DontCompileHugeMethods "
         f"{PATIENT_COMPILER} "
         f"-Dkafka_assets.log={level} "
         f"-Dlog4j2.configurationFile={LOGGING.as_uri()}",
@@ -112,6 +114,9 @@ def spark_session(settings: Settings) -> SparkSession:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         conf = session_conf(settings)
+        # Only here: a Connect server has no such file, or another one.
+        flags = " ".join((*class_archive.options("spark"), conf[JVM_FLAGS]))
+        conf |= {JVM_FLAGS: flags}
         seen = {name: value for name, value in conf.items() if not is_secret(name)}
         builder = SparkSession.builder.master(settings.spark.master).config(map=seen)
         with _out_of_sight({n: v for n, v in conf.items() if n not in seen}):

@@ -24,16 +24,13 @@ from kafka_assets_tests.reliability.ledger import STRICT_BELOW
 SCHEMA = "id BIGINT NOT NULL, x INT, at TIMESTAMP"
 
 
-def settings_for(
-    lake: Path, bootstrap: str, most_offsets: int = 1_000_000, jvm: tuple[str, ...] = ()
-) -> Settings:
+def settings_for(lake: Path, bootstrap: str, most_offsets: int = 1_000_000) -> Settings:
     """Settings of one worker.
 
     Args:
         lake: Where its tables lie; the schema file is put beside it.
         bootstrap: The broker.
         most_offsets: Most records of a bronze batch.
-        jvm: Further options of the driver's JVM.
     """
     schemas = lake.parent / "schemas"
     schemas.mkdir(parents=True, exist_ok=True)
@@ -49,7 +46,7 @@ def settings_for(
             master="local[2]",
             driver_memory="1g",
             conf={
-                "spark.driver.extraJavaOptions": " ".join((QUICK_JVM, "-XX:+UseSerialGC", *jvm)),
+                "spark.driver.extraJavaOptions": f"{QUICK_JVM} -XX:+UseSerialGC",
                 "spark.executor.extraJavaOptions": "-XX:+UseSerialGC",
             },
         ),

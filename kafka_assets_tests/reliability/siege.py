@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -33,7 +32,6 @@ class Siege:
         bootstrap: The broker.
         topic: A topic's name that is not in use; it is created.
         ledger: What was sent to that topic, if an earlier siege of this folder has to go on.
-        jvm: Options of the workers' JVM, from `make_archive`.
         setup: How workers are started otherwise.
         events: Events that are sent before each strike; a file comes with them.
     """
@@ -45,7 +43,6 @@ class Siege:
         topic: str,
         *,
         ledger: Ledger | None = None,
-        jvm: tuple[str, ...] = (),
         without: tuple[str, ...] = (),
         most_offsets: int = 1_000_000,
         events: int = 200,
@@ -59,8 +56,7 @@ class Siege:
         self.ledger = ledger or Ledger(bootstrap, topic, SEED)
         self.kills: list[Kill] = []
         self.failures: list[str] = []
-        setup = Setup(self.lake, bootstrap, topic, most_offsets, without)
-        self._crew = Crew(replace(setup, jvm=jvm))
+        self._crew = Crew(Setup(self.lake, bootstrap, topic, most_offsets, without))
         self._dead: list[Worker] = []
         self._worker: Worker | None = None
         self._seconds_a_table = 0.0

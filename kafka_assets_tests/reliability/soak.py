@@ -21,7 +21,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kafka_assets.demo.broker import Broker
-from kafka_assets_tests.reliability.archive import make_archive
 from kafka_assets_tests.reliability.judge import Verdict
 from kafka_assets_tests.reliability.killer import tables_of
 from kafka_assets_tests.reliability.kinds import CHAINS, KINDS
@@ -207,11 +206,8 @@ def _sitting(folder: Path, past: Past, minutes: float) -> tuple[Verdict, int]:
     port = int(ledger.bootstrap.rpartition(":")[2]) if ledger is not None else None
     with Broker(folder / "broker", port) as broker:
         past.begin(folder)
-        archive = folder / "archive" / str(past.sittings)
-        archive.mkdir(parents=True)
-        jvm = make_archive(archive, broker.bootstrap, *KINDS)
         each = past.amounts.events_per_stroke
-        with Siege(folder, broker.bootstrap, "soak", ledger=ledger, jvm=jvm, events=each) as siege:
+        with Siege(folder, broker.bootstrap, "soak", ledger=ledger, events=each) as siege:
             soak = Soak(siege, broker, past)
             with Reader(siege.lake / "silver/clean", siege.ledger) as reader:
                 verdict = soak.run(minutes)

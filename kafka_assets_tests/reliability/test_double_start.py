@@ -24,7 +24,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 @pytest.fixture(scope="module")
 def setup(tmp_path_factory: pytest.TempPathFactory, broker: Broker) -> Setup:
-    # Two workers for all tests: an archive of classes would take longer than it saves.
     return Setup(tmp_path_factory.mktemp("pair") / "lake", broker.bootstrap, _topic())
 
 

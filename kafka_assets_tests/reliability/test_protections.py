@@ -23,13 +23,13 @@ TRIES = 4
 
 
 @pytest.fixture
-def setup(tmp_path: Path, broker: Broker, jvm: tuple[str, ...], topic_name: str) -> Setup:
-    return Setup(tmp_path / "lake", broker.bootstrap, topic_name, jvm=jvm)
+def setup(tmp_path: Path, broker: Broker, topic_name: str) -> Setup:
+    return Setup(tmp_path / "lake", broker.bootstrap, topic_name)
 
 
 def test_without_transaction_ids_a_kill_after_the_commit_doubles_rows(setup: Setup) -> None:
     folder, off = setup.lake.parent, ("transactions",)
-    with Siege(folder, setup.bootstrap, setup.topic, jvm=setup.jvm, without=off) as siege:
+    with Siege(folder, setup.bootstrap, setup.topic, without=off) as siege:
         assert not siege.recover().doubled
         for _ in range(TRIES):
             kill = siege.strike(AFTER_DELTA, "clean")
@@ -42,7 +42,7 @@ def test_without_transaction_ids_a_kill_after_the_commit_doubles_rows(setup: Set
 
 def test_without_the_fence_an_older_checkpoint_loses_rows(setup: Setup) -> None:
     folder, off = setup.lake.parent, ("fence",)
-    with Siege(folder, setup.bootstrap, setup.topic, jvm=setup.jvm, without=off) as siege:
+    with Siege(folder, setup.bootstrap, setup.topic, without=off) as siege:
         checkpoint = siege.lake / "_checkpoints/bronze/raw"
         older = folder / "older"
         for _ in range(2):

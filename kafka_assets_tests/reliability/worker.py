@@ -33,13 +33,10 @@ def main() -> None:
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--most-offsets", type=int, default=1_000_000)
-    parser.add_argument("--jvm", action="append", default=[])
     parser.add_argument("--remote")
     parser.add_argument("--without", choices=without.PROTECTIONS, nargs="*", default=[])
     arguments = parser.parse_args()
-    settings = pipeline.settings_for(
-        arguments.lake, arguments.bootstrap, arguments.most_offsets, tuple(arguments.jvm)
-    )
+    settings = pipeline.settings_for(arguments.lake, arguments.bootstrap, arguments.most_offsets)
     if arguments.remote is not None:
         spark = settings.spark.model_copy(update={"remote": arguments.remote})
         settings = settings.model_copy(update={"spark": spark})

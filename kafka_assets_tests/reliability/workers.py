@@ -38,7 +38,6 @@ class Setup:
         topic: What bronze reads.
         most_offsets: Most records of a bronze batch.
         without: Protections that are switched off in the worker.
-        jvm: Further options of its JVM.
         remote: A Spark Connect server; None for an engine of the worker's own.
     """
 
@@ -47,7 +46,6 @@ class Setup:
     topic: str
     most_offsets: int = 1_000_000
     without: tuple[str, ...] = ()
-    jvm: tuple[str, ...] = ()
     remote: str | None = None
 
     def command(self) -> list[str]:
@@ -63,7 +61,7 @@ class Setup:
         if self.remote is not None:
             named += ["--remote", self.remote]
         program = [sys.executable, "-m", "kafka_assets_tests.reliability.worker"]
-        return [*program, *named, *off, *(f"--jvm={option}" for option in self.jvm)]
+        return [*program, *named, *off]
 
 
 class Worker:
