@@ -11,15 +11,18 @@ FAST := not spark and not broker and not dagster_dev and not browser and not ver
 # Keeps the output of what runs at once apart; macOS's make is too old for it.
 GROUPED := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
-.PHONY: help setup demo test check check-source check-plan verify soak audit bench plan format clean
+.PHONY: help setup quick demo test check check-source check-plan verify soak audit bench plan format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## make .venv and fetch the jars (first time about a minute); PYTHON= names another Python
+setup: ## make .venv, fetch the jars, let JVMs start sooner (first time some minutes); PYTHON= names another
 	@PYTHON="$(PYTHON)" .ci/setup
 
-demo: setup ## broker, sample events, tables and the Dagster UI on this machine; ARGS="--..."
+quick:
+	@QUICK=1 PYTHON="$(PYTHON)" .ci/setup
+
+demo: quick ## broker, sample events, tables and the Dagster UI on this machine; ARGS="--..."
 	@.venv/bin/kafka-assets demo $(ARGS)
 
 test: setup ## every test except the long ones; ARGS="-k name"

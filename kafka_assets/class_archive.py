@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -58,14 +59,28 @@ def recorded() -> bool:
     return all(archive(use).exists() for use in USES)
 
 
-def record() -> str | None:
+def record(*, again: bool = True) -> str | None:
     """Run the sample pipelines once, in JVMs that write down their classes, unless they are there.
+
+    Args:
+        again: Try also when it was tried before and could not be done.
 
     Returns:
         Why there are none; None when they are there.
     """
     if recorded():
         return None
+    failed = archive("spark").with_suffix(".failed")
+    if failed.exists() and not again:
+        return failed.read_text(encoding="utf-8")
+    why = _record()
+    if why is not None:
+        with suppress(OSError):
+            failed.write_text(why, encoding="utf-8")
+    return why
+
+
+def _record() -> str | None:
     folder = _folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -74,7 +89,7 @@ def record() -> str | None:
             missing = [use for use in USES if not (Path(new) / f"{use}.jsa").exists()]
             if missing:
                 return f"no classes of {' and '.join(missing)} were written. {told}".strip()
-            for old in folder.glob("*.jsa"):
+            for old in (*folder.glob("*.jsa"), *folder.glob("*.failed")):
                 old.unlink()
             for use in USES:
                 (Path(new) / f"{use}.jsa").rename(archive(use))
@@ -130,9 +145,13 @@ def _fingerprint() -> str:
 
 def main() -> int:
     """Serve the set-up: record the classes, and say why when that is not possible."""
-    why = record()
+    if recorded():
+        return 0
+    print("Recording loaded classes, with which JVMs start in half the time ...", flush=True)
+    why = record(again=False)
     if why is not None:
-        print(f"      not done, so every JVM starts as slowly as usual: {why}", flush=True)
+        print(f"      could not be done, so JVMs start as usual: {why}")
+        print("      to try again: kafka-assets setup")
     return 0
 
 

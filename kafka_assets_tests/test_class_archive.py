@@ -55,7 +55,10 @@ def test_what_keeps_classes_from_being_recorded_is_said_and_nothing_is_left(
     why = class_archive.record()
     assert why is not None
     assert why.startswith("no classes of spark and broker were written. To fix: Run `kafka-assets")
-    assert [path.name for path in environment.rglob("*") if path.is_file()] == []
+    assert [path.suffix for path in environment.rglob("*") if path.is_file()] == [".failed"]
+    monkeypatch.setattr(class_archive, "_record", lambda: "this time it is tried")
+    assert class_archive.record(again=False) == why
+    assert class_archive.record() == "this time it is tried"
     (found,) = [part for part in doctor.examine(Settings()) if part.part == "class archive"]
     assert (found.ok, found.required) == (False, False)
 

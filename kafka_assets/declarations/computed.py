@@ -16,6 +16,12 @@ from kafka_assets.declarations.places import check_name
 from kafka_assets.errors import DeclarationError
 from kafka_assets.sql_rules import rule_problem
 
+QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`")
+"""Strings and quoted names in SQL."""
+
+_UNKNOWN_TO_DELTA = re.compile(r"::|->|=>|<<|>>")
+"""Operators that Delta's own parser does not know: it keeps their characters apart."""
+
 
 def conditions(subject: str, place: Place, given: Mapping[str, str]) -> dict[str, str]:
     """Constraints, name -> SQL condition.
@@ -25,15 +31,29 @@ def conditions(subject: str, place: Place, given: Mapping[str, str]) -> dict[str
     """
     for name in given:
         check_name(subject, place, name, "the constraint's name")
-    return _sql(subject, place, "constraints", given)
+    found = _sql(subject, place, "constraints", given)
+    for name, text in found.items():
+        unknown = _UNKNOWN_TO_DELTA.search(QUOTED.sub("", text))
+        if unknown is not None:
+            raise DeclarationError(
+                subject,
+                str(place),
+                f"constraints={{{name!r}: {text!r}}}: Delta's ALTER TABLE takes {unknown[0]} apart",
+                fix="write the constraint without it, such as CAST(a AS INT) for a::int, or use "
+                "expect_or_fail",
+            )
+    return found
 
 
 def never_null(columns: Iterable[str]) -> dict[str, str]:
     """The constraints that NOT NULL on columns means: `id` -> `id_not_null`."""
-    found = {}
+    found: dict[str, str] = {}
     for column in columns:
         word = re.sub(r"[^a-z0-9]+", "_", column.lower()).strip("_")
-        name = f"{word}_not_null" if word[:1].isalpha() else f"column_{word}_not_null"
+        word = "_".join(part for part in ("" if word[:1].isalpha() else "column", word) if part)
+        name, number = f"{word}_not_null", 2
+        while name in found:
+            name, number = f"{word}_not_null_{number}", number + 1
         found[name] = f"`{column.replace('`', '``')}` IS NOT NULL"
     return found
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from deltalake import DeltaTable, Schema
 
 from kafka_assets.declarations import TableOptions
+from kafka_assets.declarations.computed import QUOTED
 from kafka_assets.errors import LakeError
 from kafka_assets.streaming.tables import CONSTRAINT, LakeTable, first_line, sql_text
 
@@ -139,16 +140,27 @@ def _constrain(
 
     One that is no longer declared stays: it may be somebody else's.
     """
-    has = {key.removeprefix(CONSTRAINT): value for key, value in table.properties.items()}
-    new = {key: text for key, text in options.constraints.items() if has.get(key) != text}
+    has = {
+        key.removeprefix(CONSTRAINT): value
+        for key, value in table.properties.items()
+        if key.startswith(CONSTRAINT)
+    }
+    new = {
+        key: text
+        for key, text in options.constraints.items()
+        if key not in has or _bare(has[key]) != _bare(text)
+    }
     quoted = f"delta.`{_escaped(table.path)}`"
     for constraint, condition in new.items():
         add = f"ALTER TABLE {quoted} ADD CONSTRAINT `{constraint}` CHECK "
+        dropped = False
         try:
-            session.sql(f"ALTER TABLE {quoted} DROP CONSTRAINT IF EXISTS `{constraint}`")
+            if constraint in has:
+                session.sql(f"ALTER TABLE {quoted} DROP CONSTRAINT `{constraint}`")
+                dropped = True
             session.sql(f"{add}({condition})")
         except Exception as error:
-            if constraint in has:
+            if dropped:
                 session.sql(f"{add}({has[constraint]})")
             raise LakeError(
                 f"table {name!r} at {table.path} cannot have the constraint {constraint!r} "
@@ -157,6 +169,12 @@ def _constrain(
                 f"{name} computes them again",
             ) from error
     return LakeTable.existing(table.path) if new else table
+
+
+def _bare(condition: str) -> str:
+    """A condition without the spaces that Delta puts between all of its words and signs."""
+    parts = QUOTED.split(condition), [*QUOTED.findall(condition), ""]
+    return "".join("".join(plain.split()) + quoted for plain, quoted in zip(*parts, strict=True))
 
 
 def _cluster(

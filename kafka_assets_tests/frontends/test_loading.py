@@ -325,6 +325,7 @@ def test_generated_columns_and_constraints_of_a_schema_are_those_of_the_table(
     schema = (
         "id STRING NOT NULL, at TIMESTAMP, "
         "day DATE GENERATED ALWAYS AS (CAST(at AS DATE)) COMMENT 'Of at.', "
+        "late INT NOT NULL GENERATED ALWAYS AS (datediff(at, day)), "
         "CONSTRAINT key PRIMARY KEY (id), CONSTRAINT isKnown CHECK (id <> '')"
     )
     loaded = written(
@@ -333,8 +334,15 @@ def test_generated_columns_and_constraints_of_a_schema_are_those_of_the_table(
         f"def raw(): return {KAFKA}.load().selectExpr('string(key) id', 'timestamp at')\n",
     )
     options = loaded.tables["raw"].options
-    assert options.generated == {"day": "CAST(CAST(at AS DATE) AS DATE)"}
-    assert options.constraints == {"is_known": "id <> ''", "id_not_null": "`id` IS NOT NULL"}
+    assert options.generated == {
+        "day": "CAST(CAST(at AS DATE) AS DATE)",
+        "late": "CAST(datediff(at, day) AS INT)",
+    }
+    assert options.constraints == {
+        "id_not_null": "`id` IS NOT NULL",
+        "late_not_null": "`late` IS NOT NULL",
+        "is_known": "id <> ''",
+    }
     assert options.column_comments == {"day": "Of at."}
     assert [note.text for note in loaded.notes] == ["PRIMARY KEY (id) of 'raw' is not enforced"]
     rows = graph_of_program(loaded, tmp_path).tables["raw"]

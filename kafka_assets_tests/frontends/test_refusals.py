@@ -141,7 +141,12 @@ def test_what_a_function_reads_and_cannot_be_read_here(
         (
             '@dlt.table(schema="a INT, b BIGINT GENERATED ALWAYS AS IDENTITY")\n'
             'def x(): return dlt.read("t_raw")',
-            "schema= of 'x': GENERATED ALWAYS AS IDENTITY has no counterpart here",
+            "schema= of 'x': GENERATED ALWAYS AS IDENTITY on the column 'b' cannot be kept",
+        ),
+        (
+            '@dlt.table(schema="a INT NOT NULL, CONSTRAINT aNotNull CHECK (a > 0)")\n'
+            'def x(): return dlt.read("t_raw")',
+            "schema= of 'x': two constraints are named 'a_not_null'",
         ),
         (
             '@dlt.table\ndef t_raw(): return dlt.read("t_raw")',

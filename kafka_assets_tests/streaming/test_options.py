@@ -113,7 +113,8 @@ def test_generated_columns_are_computed_and_constraints_hold_every_row(
         @ka.streaming_table(
             layer="silver",
             generated={"letter": "CAST(value AS STRING)"},
-            constraints={"early": rule},
+            constraints={"early": rule, "short": "length(letter)<2 AND letter IN ('a b', letter)"},
+            properties={"short": "is no constraint"},
             partition_by="letter",
         )
         @ka.expect_or_drop("no_b", "letter <> 'b'")
@@ -126,6 +127,10 @@ def test_generated_columns_are_computed_and_constraints_hold_every_row(
     node = graph("letter < 'e'").tables["letters"]
     assert ids(node.path, "letter") == ["a", "c", "d"]
     assert ids(node.dead_letters_path, "value") == [b"b"]
+
+    made = LakeTable.existing(node.path).version
+    run_graph(graph("letter  <'e'"), spark, settings)
+    assert LakeTable.existing(node.path).version == made
 
     produce(settings.kafka.bootstrap_servers, topic, ["c", "e"])
     with pytest.raises(RunFailed, match="breaks the constraint 'early'"):

@@ -13,6 +13,9 @@ from kafka_assets.declarations.expectations import row_rules
 from kafka_assets.errors import DeclarationError
 from kafka_assets.frontends.programs.columns import is_column, sql_of
 from kafka_assets.frontends.programs.registry import DATABRICKS, Dataset, Registry, Rule, snake
+from kafka_assets.frontends.sql.parse_columns import columns
+from kafka_assets.frontends.sql.statements import Column
+from kafka_assets.frontends.sql.text import Cursor, Source
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -127,11 +130,10 @@ def _schema(registry: Registry, dataset: Dataset, mapped: Mapped, value: Any) ->
 
     from kafka_assets.schemas import from_ddl
 
-    more: dict[str, str] = {}
     if isinstance(value, str):
         try:
             said = _said(value)
-            value = from_ddl(Path("schema="), said.columns)
+            mapped.schema = from_ddl(Path("schema="), said.columns)
         except ValueError as error:
             registry.problem(
                 f"schema= of {dataset.written!r}: {error}",
@@ -140,15 +142,16 @@ def _schema(registry: Registry, dataset: Dataset, mapped: Mapped, value: Any) ->
             )
             return
         mapped.common["generated"], mapped.common["constraints"] = said.generated, said.constraints
-        more = said.comments
+        mapped.common["column_comments"] = said.comments
         for key in said.keys:
             registry.note(f"{key} of {dataset.written!r} is not enforced", dataset.place)
+        return
     mapped.schema = value
     comments = {f.name: str((f.metadata or {}).get("comment", "")) for f in value.fields}
-    mapped.common["column_comments"] = {k: v for k, v in comments.items() if v} | more
+    mapped.common["column_comments"] = {k: v for k, v in comments.items() if v}
     required = never_null(f.name for f in value.fields if not f.nullable)
     if required:
-        mapped.common["constraints"] = {**mapped.common.get("constraints", {}), **required}
+        mapped.common["constraints"] = required
 
 
 @dataclass
@@ -156,51 +159,57 @@ class _Said:
     """What columns as DDL say.
 
     Attributes:
-        columns: Those that the function returns, as DDL.
+        columns: Those that the function returns, as DDL without comments and NOT NULL.
         generated: Those that are computed from them.
-        comments: Comments of the computed ones.
-        constraints: Conditions on all rows.
+        comments: Comments of all columns.
+        constraints: Conditions on all rows; NOT NULL is one.
         keys: Keys, which Databricks only notes as well.
     """
 
     columns: str
-    generated: dict[str, str] = field(default_factory=dict)
-    comments: dict[str, str] = field(default_factory=dict)
-    constraints: dict[str, str] = field(default_factory=dict)
-    keys: list[str] = field(default_factory=list)
+    generated: dict[str, str]
+    comments: dict[str, str]
+    constraints: dict[str, str]
+    keys: tuple[str, ...]
 
 
 def _said(ddl: str) -> _Said:
-    """Take columns as DDL apart.
+    """Take columns as DDL apart; expressions stay as their author wrote them.
 
     Raises:
         ValueError: It says something that has no counterpart; or is no DDL.
     """
-    from sqlglot import exp
-
-    kept, said = [], _Said(ddl)
-    for one in _parsed(ddl):
-        keys = one.find(exp.PrimaryKey, exp.ForeignKey)
-        computed = one.find(exp.ComputedColumnConstraint)
-        if keys is not None and not isinstance(one, exp.ColumnDef):
-            said.keys.append(keys.sql(dialect="databricks"))
-        elif computed is not None and isinstance(one, exp.ColumnDef):
-            kind, value = one.args["kind"].sql(dialect="spark"), computed.this.sql(dialect="spark")
-            said.generated[one.name] = f"CAST({value} AS {kind})"
-            comment = one.find(exp.CommentColumnConstraint)
-            if comment is not None:
-                said.comments[one.name] = comment.this.this
-        elif isinstance(one, exp.Constraint):
-            check = one.find(exp.CheckColumnConstraint)
-            if check is None:
-                raise ValueError(f"{one.sql(dialect='databricks')} has no counterpart here")
-            said.constraints[snake(one.name)] = check.this.sql(dialect="spark")
-        else:
-            _refuse_constraints(one)
-            kept.append(one.sql(dialect="databricks"))
-    if len(kept) < len(_parsed(ddl)):
-        said.columns = ", ".join(kept)
-    return said
+    source = Source("schema=", f"({ddl}\n)")
+    try:
+        statements = source.statements()
+        cursor = Cursor(source, statements[0])
+        listed = columns(cursor)
+        if cursor.token is not None or len(statements) > 1:
+            raise cursor.unexpected("the end")
+    except DeclarationError as error:
+        # The place is one in the text, which stands in a program.
+        told = error.what.removeprefix(f"{error.subject} ({error.where}): ")
+        raise ValueError(told.splitlines()[0]) from None
+    given: tuple[Column, ...] = listed["columns"]
+    untyped = [column.name for column in given if column.type is None]
+    if untyped:
+        raise ValueError(f"the column {untyped[0]!r} has no type")
+    constraints = never_null(column.name for column in given if column.required)
+    for rule in listed["constraints"]:
+        name = snake(rule.written)
+        if rule.action is not None:
+            raise ValueError(f"CONSTRAINT {rule.written} EXPECT has no counterpart in schema=")
+        if name in constraints:
+            raise ValueError(f"two constraints are named {name!r}")
+        constraints[name] = rule.condition
+    returned = [column for column in given if column.generated is None]
+    return _Said(
+        ", ".join(f"`{column.name.replace('`', '``')}` {column.type}" for column in returned),
+        {column.name: column.generated for column in given if column.generated is not None},
+        {column.name: column.comment for column in given if column.comment},
+        constraints,
+        tuple(key.text for key in listed["keys"]),
+    )
 
 
 def refuse_constraints(ddl: str) -> None:

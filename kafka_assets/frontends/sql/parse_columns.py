@@ -43,6 +43,10 @@ def columns(cursor: Cursor) -> dict[str, Any]:
             keys.append(_key(cursor))
         elif cursor.sees("CONSTRAINT"):
             _constraint(cursor, constraints, keys)
+        elif cursor.sees("CHECK", "(") or cursor.sees("EXPECT", "("):
+            raise cursor.refused(
+                f"{cursor.word().upper()} without a name", "write CONSTRAINT name in front of it"
+            )
         else:
             found.append(_column(cursor, keys))
         if not cursor.takes(","):
@@ -60,13 +64,13 @@ def columns(cursor: Cursor) -> dict[str, Any]:
 def _constraint(cursor: Cursor, constraints: list[Constraint], keys: list[Key]) -> None:
     offset = cursor.offset
     cursor.needs("CONSTRAINT")
-    (*_, name), _ = cursor.name("the constraint's name")
+    written = cursor.identifier("the constraint's name")
     if cursor.sees("PRIMARY", "KEY") or cursor.sees("FOREIGN", "KEY"):
         keys.append(_key(cursor))
         return
     if not (cursor.sees("EXPECT") or cursor.sees("CHECK")):
         raise cursor.refused(
-            f"CONSTRAINT {name} {cursor.word().upper()} cannot be kept",
+            f"CONSTRAINT {written} {cursor.word().upper()} cannot be kept",
             "write CONSTRAINT name EXPECT (condition), or CHECK (condition)",
         )
     action: Action | None = None if cursor.takes("CHECK") else "warn"
@@ -82,7 +86,7 @@ def _constraint(cursor: Cursor, constraints: list[Constraint], keys: list[Key]) 
             action = "fail"
         else:
             raise cursor.unexpected("DROP ROW or FAIL UPDATE")
-    constraints.append(Constraint(name, condition, action, offset))
+    constraints.append(Constraint(written.lower(), written, condition, action, offset))
 
 
 def _key(cursor: Cursor) -> Key:
@@ -147,7 +151,8 @@ def _say(cursor: Cursor, name: str, said: dict[str, Any], keys: list[Key]) -> No
     else:
         raise cursor.refused(
             f"{cursor.word().upper()} on the column {name!r} cannot be kept",
-            "compute the value in the SELECT; check it with CONSTRAINT name EXPECT (condition)",
+            "compute the value in the SELECT; for a condition, write CONSTRAINT name "
+            "EXPECT (condition) or CHECK (condition) behind the columns",
         )
 
 
@@ -171,18 +176,21 @@ _BEHIND_A_TYPE = (
     "GENERATED",
     "DEFAULT",
     "MASK",
-    "PRIMARY",
-    "FOREIGN",
+    "PRIMARY KEY",
+    "FOREIGN KEY",
     "REFERENCES",
     "COLLATE",
     "CONSTRAINT",
+    "CHECK",
+    "EXPECT",
+    "UNIQUE",
 )
 
 
 def _type(cursor: Cursor) -> str | None:
     start, depth = cursor.at, 0
     while (token := cursor.token) is not None:
-        if depth == 0 and any(cursor.sees(end) for end in (",", ")", *_BEHIND_A_TYPE)):
+        if depth == 0 and any(cursor.sees(*end.split()) for end in (",", ")", *_BEHIND_A_TYPE)):
             break
         depth += token.text in ("(", "<")
         depth -= token.text in (")", ">")
@@ -200,7 +208,7 @@ def _is_type(text: str) -> bool:
     except (SqlglotError, ValueError):
         return False
     # The parser passes over words behind a type.
-    words = [token.text.upper() for token in DIALECT.tokenize(text)]
+    words = [word for token in DIALECT.tokenize(text) for word in token.text.upper().split()]
     return parsed is not None and not (
         len(words) > 1 and words[1].isidentifier() and words[0] not in ("INTERVAL", "TIMESTAMP")
     )

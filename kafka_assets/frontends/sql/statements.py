@@ -35,9 +35,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Constraint:
-    """An expectation, or with the action None what no row may break: CHECK."""
+    """An expectation, or with the action None what no row may break: CHECK.
+
+    Attributes:
+        written: The name as its author wrote it; `name` is in lower case, as SQL means it.
+    """
 
     name: str
+    written: str
     condition: str
     action: Action | None
     offset: int

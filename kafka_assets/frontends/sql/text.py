@@ -28,6 +28,12 @@ _VALUES = (
 )
 _STATEMENT = "SQL statement"
 
+_SECRET = re.compile(
+    r"(?i)((?:password|passphrase|secret|token|jaas|credential|(?:access|ssl)[._]?key)"
+    r"[\w.`'\"]*\s*(?:=>|=|,)?\s*)('[^']*'?|\"[^\"]*\"?)"
+)
+"""A name that speaks of a secret, and the value behind it, which may end on a later line."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -70,9 +76,10 @@ class Source:
         return DeclarationError(subject, str(place), f"{what}\n{self.shown(place)}", fix=fix)
 
     def shown(self, place: Place) -> str:
-        """The line of a place, with a mark below its column."""
+        """The line of a place, with a mark below its column; values of secrets are stars."""
         lines = self.text.splitlines()
         line = lines[place.line - 1] if place.line <= len(lines) else ""
+        line = _SECRET.sub(lambda found: found[1] + "*" * len(found[2]), line)
         number = f"  {place.line} | "
         # A tab is shown as wide as it is written, so that the mark stands below its column.
         indent = re.sub(r"[^\t]", " ", line[: place.column - 1])

@@ -82,6 +82,9 @@ def test_statements_and_clauses_of_other_worlds_are_refused(text: str, what: str
         ("a FOO", "'FOO' is no type"),
         ("a INT BAR", "'INT BAR' is no type"),
         ("a.b INT", "a column's name has no dots"),
+        ("a INT CHECK (a > 3)", "CHECK on the column 'a' cannot be kept"),
+        ("CHECK (a > 3)", "CHECK without a name"),
+        ("CONSTRAINT p CHECK (a::int > 3)", "Delta's ALTER TABLE takes :: apart"),
         ("CONSTRAINT p UNIQUE (a)", "CONSTRAINT p UNIQUE cannot be kept"),
         ("CONSTRAINT p FOREIGN KEY (a) IN t", "'IN' stands where REFERENCES should"),
         ("CONSTRAINT p EXPECT a > 1", "'a' stands where ( should"),
@@ -238,3 +241,17 @@ def test_the_size_of_batches_is_said_once_and_where_they_are_written(text: str) 
 def test_options_of_a_function_do_not_fit_a_table_that_flows_feed() -> None:
     error = refused("CREATE STREAMING TABLE t TBLPROPERTIES ('kafka_assets.schema' = 'x.json')")
     assert "'kafka_assets.schema' on a table that flows feed" in str(error)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "`kafka.sasl.jaas.config` => 'Module required password=\"hunter2\";'",
+        "`kafka.ssl.key.password` => 'hunter2'",
+    ],
+)
+def test_a_secret_in_a_refused_line_is_not_shown(option: str) -> None:
+    error = str(refused(f"CREATE STREAMING TABLE t AS SELECT * FROM STREAM read_kafka({option})"))
+    assert "cannot be kept" in error
+    assert "hunter2" not in error
+    assert "****" in error

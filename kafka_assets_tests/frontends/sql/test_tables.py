@@ -114,7 +114,7 @@ def test_columns_can_be_computed_and_rows_held_to_conditions() -> None:
     text = """
         CREATE STREAMING TABLE t (
           id STRING NOT NULL PRIMARY KEY NOT ENFORCED RELY COMMENT 'Names it.',
-          at TIMESTAMP,
+          at TIMESTAMP FOREIGN KEY REFERENCES times,
           day DATE GENERATED ALWAYS AS (to_date(at)) COMMENT 'Of at.',
           item STRING CONSTRAINT known REFERENCES items (id) NOT ENFORCED,
           CONSTRAINT Positive CHECK (amount > 0) ENFORCED,
@@ -133,6 +133,7 @@ def test_columns_can_be_computed_and_rows_held_to_conditions() -> None:
     assert [(rule.name, rule.action) for rule in made.expectations] == [("seen", "warn")]
     assert [note.text for note in loaded.notes] == [
         "PRIMARY KEY on id is not enforced",
+        "FOREIGN KEY REFERENCES times on at is not enforced",
         "REFERENCES items (id) on item is not enforced",
         "PRIMARY KEY (id, at TIMESERIES) is not enforced",
         "FOREIGN KEY (item) REFERENCES items is not enforced",
