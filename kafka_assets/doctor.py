@@ -143,7 +143,7 @@ def _classes() -> Finding:
         return Finding(part, str(class_archive.archive("spark").parent), ok=True, required=False)
     return Finding(
         part,
-        "missing: each JVM takes about twice as long to start",
+        "missing: JVMs start as usual, not sooner",
         ok=False,
         required=False,
         fix="Run `make setup`, or `kafka-assets setup`.",
