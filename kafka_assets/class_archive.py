@@ -147,7 +147,9 @@ def main() -> int:
     """Serve the set-up: record the classes, and say why when that is not possible."""
     if recorded():
         return 0
-    print("Recording loaded classes, with which later JVMs start sooner; takes a minute or two ...", flush=True)
+    print(
+        "Recording loaded classes, so that later JVMs start sooner: a minute or two ...", flush=True
+    )
     why = record(again=False)
     if why is not None:
         print(f"      could not be done, so JVMs start as usual: {why}")
