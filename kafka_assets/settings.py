@@ -9,6 +9,7 @@ declaration instead.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,7 @@ from pydantic import (
     ValidationError,
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsError as UnreadableSettings
 
 from kafka_assets.errors import SettingsError
 
@@ -194,6 +196,13 @@ class Settings(BaseSettings):
                 "; ".join(_explain(e) for e in error.errors(include_url=False)),
                 fix="correct the value in the environment or in the call of Settings()",
             ) from None
+        except UnreadableSettings as error:
+            given = sorted(name for name in os.environ if name.startswith("KAFKA_ASSETS_"))
+            raise SettingsError(
+                f"{str(error).splitlines()[0]}: not JSON. Set are {', '.join(given)}",
+                fix="write lists and mappings as JSON, such as "
+                """KAFKA_ASSETS_KAFKA__PROPERTIES='{"client.id": "me"}'""",
+            ) from None
 
     @property
     def local_lake(self) -> Path | None:
@@ -210,10 +219,19 @@ class Settings(BaseSettings):
         return (own, package / "_schemas", package.parent / "schemas")
 
 
+def _shown(value: object) -> str:
+    """A value for people; of what holds several, which may be secrets, only their names."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}: ..." for name in value) + "}"
+    if value is None or isinstance(value, str | int | float):
+        return repr(value)
+    return f"a {type(value).__name__}"
+
+
 def _explain(error: Any) -> str:
     path = [str(part) for part in error["loc"]]
     variable = "KAFKA_ASSETS_" + "__".join(part.upper() for part in path)
     secret = any(is_secret(part) for part in path)
-    value = "(not shown)" if secret else repr(error.get("input"))
+    value = "(not shown)" if secret else _shown(error.get("input"))
     set_by = f" (environment variable {variable})" if variable in os.environ else ""
     return f"setting {'.'.join(path)}{set_by} = {value}: {error['msg']}"

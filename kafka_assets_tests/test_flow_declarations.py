@@ -208,3 +208,23 @@ def test_generated_columns_of_a_table_that_changes_are_applied_to_are_refused() 
     target = ka.create_streaming_table("newest", layer="silver", generated={"two": "1 + 1"})
     changes = ka.create_auto_cdc_flow(target=target, source=raw, keys="key", sequence_by="offset")
     assert "changes are applied to 'newest', which has generated=" in refusal(target, changes)
+
+
+def test_expectations_on_what_has_no_rows_of_its_own_are_refused() -> None:
+    rule = ka.expect_or_drop("positive", "amount > 0")
+    whole = ka.expect_row_count("filled", at_least=1)
+    target = ka.create_streaming_table("all_of_them", layer="silver")
+
+    def rows(raw: Any) -> Any:
+        return raw
+
+    flow = ka.append_flow(target=target)(rows)
+    view = ka.temporary_view()(rows)
+    ruled = rule(rows)
+    with pytest.raises(DeclarationError, match="has the expectation 'positive', and no rows"):
+        ka.append_flow(target=target)(ruled)
+    for one in (rule, whole):
+        with pytest.raises(DeclarationError, match="stands above the view 'rows'"):
+            one(view)
+        with pytest.raises(DeclarationError, match="stands above the flow 'rows'"):
+            one(flow)

@@ -50,3 +50,23 @@ def test_a_wrong_secret_is_not_shown() -> None:
 
 def test_own_schemas_come_before_the_shipped_ones(tmp_path: Path) -> None:
     assert Settings(lake="/lake", schemas=tmp_path).schema_folders[0] == tmp_path
+
+
+def test_a_secret_in_a_group_of_settings_that_do_not_exist_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KAFKA_ASSETS_KAFKA__SASL__PASSWORD", "hunter2")
+    with pytest.raises(
+        SettingsError, match=r"setting kafka\.sasl = \{password: \.\.\.\}"
+    ) as refused:
+        Settings(lake="/lake")
+    assert "hunter2" not in str(refused.value)
+
+
+def test_what_is_no_json_in_the_environment_is_named_and_not_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KAFKA_ASSETS_KAFKA__SECRETS", "sasl.password=hunter2")
+    with pytest.raises(SettingsError, match=r"Set are .*KAFKA_ASSETS_KAFKA__SECRETS") as refused:
+        Settings(lake="/lake")
+    assert "hunter2" not in str(refused.value)

@@ -13,8 +13,10 @@ from kafka_assets.declarations.model import (
     Action,
     Author,
     Expectation,
+    Flow,
     Place,
     Rule,
+    Sink,
     Table,
     TableExpectation,
 )
@@ -297,6 +299,7 @@ def _row_rules(rules: Mapping[str, Rule], action: Action, above: float = 0) -> C
     new = row_rules(rules, action, caller(), above)
 
     def attach(target: Any) -> Any:
+        _refuse_without_rows(target, new[0] if new else None)
         if isinstance(target, Table):
             more = replace(target, expectations=(*new, *target.expectations))
             return declared(with_unique_names(more), instead_of=target)
@@ -310,6 +313,7 @@ def _table_rule(rule: TableExpectation) -> Callable[[F], F]:
     check_name(f"expectation {rule.name!r}", rule.place, rule.name, "the expectation's name")
 
     def attach(target: Any) -> Any:
+        _refuse_without_rows(target, rule)
         if isinstance(target, Table):
             more = replace(target, table_expectations=(rule, *target.table_expectations))
             return declared(with_unique_names(more), instead_of=target)
@@ -317,6 +321,25 @@ def _table_rule(rule: TableExpectation) -> Callable[[F], F]:
         return target
 
     return attach
+
+
+def _refuse_without_rows(target: Any, rule: AnyExpectation | None) -> None:
+    """Refuse an expectation above a view, a flow or a sink, none of which would ever try it."""
+    if rule is None:
+        return
+    if isinstance(target, Table) and target.kind == "temporary_view":
+        what, fix = f"the view {target.name!r}", "put it on the tables that read the view"
+    elif isinstance(target, Flow | Sink):
+        what = f"the {type(target).__name__.lower()} {target.name!r}"
+        fix = "give it to the table that the flow feeds: create_streaming_table(expect_all=...)"
+    else:
+        return
+    raise DeclarationError(
+        f"expectation {rule.name!r}",
+        str(rule.place),
+        f"stands above {what}, which has no rows of its own to keep or drop",
+        fix=fix,
+    )
 
 
 def _check_bounds(name: str, place: Place, least: int | None, most: int | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Unpack
 
 from kafka_assets.declarations.common import Options, check_reads, new_table
-from kafka_assets.declarations.expectations import row_rules
+from kafka_assets.declarations.expectations import pending_expectations, row_rules
 from kafka_assets.declarations.model import (
     Author,
     Changes,
@@ -106,6 +106,14 @@ def append_flow(
         flow = name or function.__name__
         subject = f"flow {flow!r}"
         check_name(subject, place, flow, "the flow's name")
+        for rule in pending_expectations(function):
+            raise DeclarationError(
+                subject,
+                str(place),
+                f"has the expectation {rule.name!r}, and no rows of its own to keep or drop",
+                fix="give it to the table that the flow feeds: "
+                "create_streaming_table(expect_all=...)",
+            )
         upstreams = parameters(function, subject, place)
         check_reads(subject, place, upstreams, reads or {})
         if json is not None and schema is None:

@@ -22,6 +22,7 @@ import psutil
 
 import kafka_assets.pipelines
 from kafka_assets.demo.broker import Broker
+from kafka_assets.demo.own_settings import environment, settings_of
 from kafka_assets.demo.producing import ensure_topics, produce, trickle
 from kafka_assets.errors import BrokerError, KafkaAssetsError
 from kafka_assets.graph import Graph, build_graph
@@ -83,9 +84,7 @@ def running_demo(
     port = _ui_port(port)
     with ExitStack() as stack:
         broker = stack.enter_context(Broker(folder / "broker"))
-        settings = Settings(
-            lake=str(folder / "lake"), kafka={"bootstrap_servers": broker.bootstrap}
-        )
+        settings = settings_of(folder / "lake", broker.bootstrap)
         graph = build_graph(kafka_assets.pipelines, settings)
         new = ensure_topics(broker.bootstrap)
         if new:
@@ -143,11 +142,9 @@ def dagster_home(folder: Path) -> Path:
 
 @contextmanager
 def _dagster(folder: Path, settings: Settings, port: int) -> Iterator[subprocess.Popen[bytes]]:
-    environment = {
-        **os.environ,
+    started_in = {
+        **environment(settings),
         "DAGSTER_HOME": str(dagster_home(folder)),
-        "KAFKA_ASSETS_LAKE": settings.lake,
-        "KAFKA_ASSETS_KAFKA__BOOTSTRAP_SERVERS": settings.kafka.bootstrap_servers,
         "PYTHONWARNINGS": "ignore",
     }
     guard = str(Path(__file__).with_name("guard.py"))
@@ -160,7 +157,7 @@ def _dagster(folder: Path, settings: Settings, port: int) -> Iterator[subprocess
         [sys.executable, guard, str(folder / "dagster.log"), *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=environment,
+        env=started_in,
         start_new_session=True,
     )
     try:

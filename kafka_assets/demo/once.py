@@ -21,9 +21,9 @@ import kafka_assets.pipelines
 from kafka_assets.demo.account import Account, accounts
 from kafka_assets.demo.broker import Broker
 from kafka_assets.demo.events import TOPICS
+from kafka_assets.demo.own_settings import settings_of
 from kafka_assets.demo.producing import Produced, ensure_topics, produce
 from kafka_assets.graph import build_graph
-from kafka_assets.settings import Settings
 from kafka_assets.streaming.report import RunReport, summary
 from kafka_assets.streaming.run import run_graph
 from kafka_assets.streaming.session import spark_session
@@ -105,12 +105,10 @@ def run_once(
         lake = lake.absolute()
         clock = time.monotonic()
         broker = stack.enter_context(Broker(lake / "_broker"))
-        settings = Settings(
-            lake=str(lake),
-            kafka={"bootstrap_servers": broker.bootstrap},
-            # However many bad events are asked for, they are to be counted.
-            dead_letters={"max_share": 1},
-        )
+        settings = settings_of(lake, broker.bootstrap)
+        # However many bad events are asked for, they are to be counted.
+        counted = settings.dead_letters.model_copy(update={"max_share": 1})
+        settings = settings.model_copy(update={"dead_letters": counted})
         graph = build_graph(kafka_assets.pipelines, settings)
         ensure_topics(broker.bootstrap)
         seconds["broker"] = _lap(clock)
