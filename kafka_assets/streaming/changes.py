@@ -106,10 +106,9 @@ def run_changes(spec: ChangesSpec, frame: DataFrame, batch_id: int) -> None:
 
 def _touched(frame: DataFrame, how: Folding) -> DataFrame:
     """The keys of a batch, with how many changes of each have no place in the order."""
+    keys = [F.col(f"`{key}`") for key in how.keys]
     lost = F.expr(how.sequence_by).isNull().cast("bigint").alias(UNSEQUENCED)
-    return (
-        frame.select(*how.keys, lost).groupBy(*how.keys).agg(F.sum(UNSEQUENCED).alias(UNSEQUENCED))
-    )
+    return frame.select(*keys, lost).groupBy(*keys).agg(F.sum(UNSEQUENCED).alias(UNSEQUENCED))
 
 
 def _of_keys(rows: DataFrame, touched: DataFrame, how: Folding) -> DataFrame:

@@ -249,6 +249,7 @@ def _rows_of_upstream(node: Node, ours: list[Commit]) -> int | None:
         return None
     commits = table.commits(after=max(start - 1, -1))
     between = [c for c in commits if start <= c.version < end and c.changed_data]
+    # Others count their rows in their own way, or not at all.
     if any(c.query_id is None for c in between):
         return None
     return sum(c.rows for c in between)

@@ -301,7 +301,20 @@ def _widen(session: SparkSession, table: LakeTable, schema: StructType, name: st
 def _column(field: Any) -> str:
     comment = (field.metadata or {}).get("comment")
     about = f" COMMENT {sql_text(comment)}" if comment else ""
-    return f"`{_escaped(field.name)}` {field.dataType.simpleString()}{about}"
+    return f"`{_escaped(field.name)}` {_type(field.dataType)}{about}"
+
+
+def _type(kind: Any) -> str:
+    """A type in SQL; its fields may have any name."""
+    match kind.typeName():
+        case "struct":
+            fields = [f"`{_escaped(f.name)}`: {_type(f.dataType)}" for f in kind.fields]
+            return f"STRUCT<{', '.join(fields)}>"
+        case "array":
+            return f"ARRAY<{_type(kind.elementType)}>"
+        case "map":
+            return f"MAP<{_type(kind.keyType)}, {_type(kind.valueType)}>"
+    return str(kind.simpleString())
 
 
 def _escaped(name: str) -> str:

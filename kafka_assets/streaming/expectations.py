@@ -22,7 +22,9 @@ def checked(spec: BatchSpec, returned: DataFrame) -> DataFrame:
         spec: The rules.
         returned: What the author's function returned.
     """
-    looked_at = ~F.col("_tombstone") if "_tombstone" in returned.columns else F.lit(True)
+    # Null in rows from before the column, and of flows without it: those are no tombstones.
+    tombstone = F.coalesce(F.col("_tombstone"), F.lit(False))
+    looked_at = ~tombstone if "_tombstone" in returned.columns else F.lit(True)
     broken = [
         (rule.broken() & looked_at).alias(f"_broken_{i}") for i, rule in enumerate(spec.rules)
     ]

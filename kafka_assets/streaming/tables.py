@@ -41,7 +41,8 @@ class Commit:
         batch_id: The query's batch.
         info: What our own commits carry in `userMetadata`.
         at: When it was made (UTC).
-        removed: Of a MERGE, the rows that it took away.
+        removed: Rows that it took away; of an overwrite whose writer does not count them, files.
+        measured: Its writer says how many rows or files it changed.
         appended: It added rows and took none away.
         restored: The version that a RESTORE went back to; None when it named a time.
     """
@@ -55,14 +56,16 @@ class Commit:
     at: datetime
     info: Mapping[str, Any] = field(default_factory=dict)
     removed: int = 0
+    measured: bool = True
     appended: bool = False
     restored: int | None = None
 
     @property
     def changed_data(self) -> bool:
         """True when rows were added, replaced or removed."""
-        took_away = self.removed > 0 if self.operation == "MERGE" else self.operation in _REMOVES
-        return self.operation not in _NOT_DATA and (self.rows > 0 or took_away)
+        unknown = not self.measured and self.operation in _WRITES
+        took_away = self.removed > 0 or self.operation in _REMOVES
+        return self.operation not in _NOT_DATA and (self.rows > 0 or took_away or unknown)
 
 
 _NOT_DATA = (
@@ -78,6 +81,15 @@ _NOT_DATA = (
     "CLUSTER BY",
 )
 _REMOVES = ("DELETE", "TRUNCATE", "RESTORE", "UPDATE")
+_WRITES = (
+    "WRITE",
+    "MERGE",
+    "STREAMING UPDATE",
+    "CREATE TABLE AS SELECT",
+    "REPLACE TABLE AS SELECT",
+    "CREATE OR REPLACE TABLE AS SELECT",
+)
+_MEASURES = ("numOutputRows", "numAddedRows", "numTargetRowsInserted", "numAddedFiles", "numFiles")
 
 
 CONSTRAINT = "delta.constraints."
@@ -338,7 +350,8 @@ def _writable(table: LakeTable) -> Iterator[None]:
 
 
 def _commit(entry: Mapping[str, Any]) -> Commit:
-    metrics = entry.get("operationMetrics") or {}
+    # delta-rs writes snake_case.
+    metrics = {_camel(k): v for k, v in (entry.get("operationMetrics") or {}).items()}
     parameters = entry.get("operationParameters") or {}
     info = _info(entry.get("userMetadata"))
     batch = info.get("batch_id", parameters.get("epochId"))
@@ -351,7 +364,8 @@ def _commit(entry: Mapping[str, Any]) -> Commit:
         batch_id=None if batch is None else int(batch),
         at=datetime.fromtimestamp(int(entry.get("timestamp", 0)) / 1000, UTC),
         info=info,
-        removed=int(metrics.get("numTargetRowsDeleted", 0)),
+        removed=_removed(metrics, str(entry.get("operation", ""))),
+        measured=any(name in metrics for name in _MEASURES),
         appended=str(parameters.get("mode", parameters.get("outputMode"))).lower() == "append",
         restored=int(parameters["version"])
         if str(parameters.get("version") or "").isdigit() and entry.get("operation") == "RESTORE"
@@ -363,7 +377,21 @@ def _rows(metrics: Mapping[str, Any]) -> int:
     if "numTargetRowsInserted" in metrics:
         updated = int(metrics.get("numTargetRowsUpdated", 0))
         return int(metrics["numTargetRowsInserted"]) + updated
-    return int(metrics.get("numOutputRows", 0)) - int(metrics.get("numCopiedRows", 0))
+    rows = metrics.get("numOutputRows", metrics.get("numAddedRows", 0))
+    return int(rows) - int(metrics.get("numCopiedRows", 0))
+
+
+def _removed(metrics: Mapping[str, Any], operation: str) -> int:
+    for name in ("numTargetRowsDeleted", "numDeletedRows"):
+        if name in metrics:
+            return int(metrics[name])
+    # An overwrite, which leaves nothing of the files that it takes away.
+    return int(metrics.get("numRemovedFiles", 0)) if operation == "WRITE" else 0
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
 
 
 def _info(text: str | None) -> dict[str, Any]:

@@ -66,15 +66,16 @@ def run_view(node: Node, session: SparkSession, spec: BatchSpec, table: LakeTabl
     }
     pinned |= {name: files.read_all(session, folder) for name, folder in folders.items()}
     frames = node.frames(lambda source, how: pinned[source.name]).values()
-    who = {
-        "query_id": f"view-{table.table_id}",
-        "batch_id": 0 if last is None or last.batch_id is None else last.batch_id + 1,
-        "offsets": [],
-    }
+    batch_id = 0 if last is None or last.batch_id is None else last.batch_id + 1
+    who = {"query_id": f"view-{table.table_id}", "batch_id": batch_id, "offsets": []}
     letters = LakeTable.open(node.dead_letters_path)
     if letters is not None:
-        version = letters.transaction(letters_app_id(str(who["query_id"])))
-        spec = replace(spec, letters_version=version)
+        query = str(who["query_id"])
+        spec = replace(spec, letters_version=letters.transaction(letters_app_id(query)))
+        # A run that died may have written letters of this batch: these are replaced.
+        before = letters.commits(limit=10)
+        if any((c.query_id, c.batch_id) == (query, batch_id) for c in before):
+            spec = replace(spec, replayed=batch_id)
     try:
         rows = checked(spec, node.table(*frames))
         batch.write_batch(spec, rows, who, replaced="true", extra={"made_from": made_from})

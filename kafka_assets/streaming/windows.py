@@ -97,10 +97,14 @@ def _within(column: str, ranges: list[tuple[int, int]]) -> str:
 
 
 def _literal(seconds: int) -> str:
-    return f"TIMESTAMP '{datetime.fromtimestamp(seconds, UTC).isoformat(sep=' ')}'"
+    try:
+        return f"TIMESTAMP '{datetime.fromtimestamp(seconds, UTC).isoformat(sep=' ')}'"
+    except (ValueError, OverflowError):
+        # Beyond Python's years 1 to 9999, where the windows of such a row end or begin.
+        return f"timestamp_seconds({seconds})"
 
 
 def window_start(event_time: str, seconds: int) -> Column:
     """The start of a row's window, in seconds since 1970; windows are aligned to the epoch."""
-    second = F.unix_seconds(F.col(event_time))
+    second = F.unix_seconds(F.col(f"`{event_time}`"))
     return (second - F.pmod(second, F.lit(seconds))).alias("start")

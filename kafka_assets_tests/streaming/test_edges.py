@@ -1,0 +1,118 @@
+"""Rare values, names and writers: what they were once able to break."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql import functions as F
+
+import kafka_assets as ka
+from kafka_assets.operations.letters import find
+from kafka_assets.settings import Settings
+from kafka_assets.streaming import batch
+from kafka_assets.streaming.run import run_graph, run_table
+from kafka_assets_tests.helpers import graph_of, ids
+from kafka_assets_tests.pipeline import Pipeline, event
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kafka_assets.graph import Graph
+
+
+@pytest.fixture
+def pipeline(spark: SparkSession, settings: Settings, topic_name: str) -> Pipeline:
+    return Pipeline(spark, settings, topic_name)
+
+
+def stock_and_views(settings: Settings) -> Graph:
+    """A table of others, a view that may become empty, and a view of that one."""
+    stock = ka.external_table("stock", layer="silver")
+
+    @ka.materialized_view(layer="gold")
+    @ka.expect_or_drop("known", "n < 100")
+    def plenty(stock: Any) -> Any:
+        return stock.filter("n > 1")
+
+    @ka.materialized_view(layer="gold")
+    def shown(plenty: Any) -> Any:
+        return plenty
+
+    return graph_of(settings, stock, plenty, shown)
+
+
+def stock_is(settings: Settings, *numbers: int) -> None:
+    path = Path(settings.lake) / "silver/stock"
+    write_deltalake(path, pa.table({"n": pa.array(numbers, pa.int64())}), mode="overwrite")
+
+
+def test_views_follow_a_table_that_is_written_without_spark_and_a_view_that_became_empty(
+    spark: SparkSession, settings: Settings
+) -> None:
+    graph = stock_and_views(settings)
+    for numbers, left in ([1, 2, 3], [2, 3]), ([1], []), ([5], [5]):
+        stock_is(settings, *numbers)
+        run_graph(graph, spark, settings)
+        assert ids(graph.tables["plenty"].path, "n") == left
+        assert ids(graph.tables["shown"].path, "n") == left
+    assert [report.batches for report in run_graph(graph, spark, settings).values()] == [0, 0]
+
+
+def test_letters_of_a_view_whose_run_died_before_its_table_was_written_are_there_once(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = stock_and_views(settings).tables["plenty"]
+    stock_is(settings, 5, 500)
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(batch, "_write_table", dies)
+        with pytest.raises(KeyboardInterrupt):
+            run_table(node, spark, settings)
+    run_table(node, spark, settings)
+    assert ids(node.path, "n") == [5]
+    assert len(find(node)) == 1
+
+
+def test_a_row_at_the_end_of_time_has_its_window(pipeline: Pipeline) -> None:
+    pipeline.produce(event("a", 1), {"id": "z", "x": 3, "at": "9999-12-31T23:59:59Z"})
+    pipeline.run()
+    assert pipeline.rows("hourly", "total") == [(1,), (3,)]
+
+
+def test_a_row_that_may_be_a_tombstone_and_breaks_a_rule_is_a_dead_letter(
+    pipeline: Pipeline,
+) -> None:
+    events = ka.kafka_topic(pipeline.topic, name="events")
+
+    @ka.streaming_table(layer="silver", schema="event.ddl")
+    @ka.expect_or_drop("positive", "x > 0")
+    def clean(events: Any) -> Any:
+        return events.withColumn("_tombstone", F.lit(None).cast("boolean"))
+
+    pipeline.produce(event("a", 1), event("b", -1))
+    graph = graph_of(pipeline.settings, events, clean)
+    report = run_table(graph.tables["clean"], pipeline.spark, pipeline.settings)
+    assert (report.kept, report.dead) == (1, 1)
+
+
+def test_a_new_column_may_have_fields_of_any_name(pipeline: Pipeline) -> None:
+    pipeline.produce(event("a", 1))
+    pipeline.run("raw")
+    events = ka.kafka_topic(pipeline.topic, name="events")
+
+    @ka.streaming_table(layer="bronze")
+    def raw(events: Any) -> Any:
+        agents = F.array(F.struct(F.lit(1).alias("user-agent")))
+        return events.withColumn("agents", agents)
+
+    pipeline.produce(event("b", 2))
+    graph = graph_of(pipeline.settings, events, raw)
+    run_table(graph.tables["raw"], pipeline.spark, pipeline.settings)
+    assert pipeline.rows("raw", "offset", "agents") == [(0, None), (1, [{"user-agent": 1}])]
