@@ -7,10 +7,13 @@ only for tables that deltalake cannot write; each may be begun again after it wa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+
+from upath import UPath
 
 from kafka_assets.declarations import Topic
 from kafka_assets.errors import FenceRefused, OperationRefused
@@ -52,7 +55,7 @@ def accept_loss(
     """Write down which records of its topic a table will never have, and go on behind them.
 
     Args:
-        node: A table that reads a topic.
+        node: A table that reads topics.
         settings: The lake and the broker.
         reason: Why the loss is accepted; kept in the audit table.
         by: Who; by default the user of this process.
@@ -62,8 +65,9 @@ def accept_loss(
         What is lost; nothing when the topic still has all that was not read.
 
     Raises:
-        OperationRefused: The table reads no topic, there is no reason, or the state is another one
-            than lost offsets.
+        FenceRefused: The state is another one than lost offsets.
+        OperationRefused: The table reads no topic or keeps state from batch to batch, or there is
+            no reason.
         LeaseHeld: A run is writing the table.
         SourceError: The broker does not answer.
     """
@@ -77,46 +81,34 @@ def accept_loss(
             for gone in accept_loss(part, settings, reason=reason, by=by, run_id=run_id)
         )
     with lease(node, settings, run_id or "accept-loss"):
-        state = _topic_state(node, settings)
+        states = _topic_states(node, settings)
         table = LakeTable.existing(node.path)
         try:
-            fence.check(node, table, {state.topic: state})
+            fence.check(node, table, states)
         except FenceRefused as refused:
             if refused.state not in ("offsets_lost", "partition_gone"):
                 raise
         else:
             return ()
         checkpoint = Checkpoint.read(node.checkpoint)
+        sources = _sources(node, checkpoint)
         _settle_begun_batch(node, table, checkpoint)
         checkpoint = Checkpoint.read(node.checkpoint)
-        saved = fence.reached(checkpoint, table.transaction(str(checkpoint.query_id)), state)
-        lost = _lost(state, saved)
-        audit.write(
-            settings,
-            [
-                audit.Entry(
-                    "accept_loss",
-                    node.name,
-                    gone.topic,
-                    gone.partition,
-                    gone.first,
-                    gone.end,
-                    reason=reason,
-                )
-                for gone in lost
-            ],
-            by=by,
-            run_id=run_id,
-        )
-        onward = {p: max(o, state.earliest[p]) for p, o in saved.items() if p in state.earliest}
+        committed = table.transaction(str(checkpoint.query_id))
+        saved = {t: fence.reached(checkpoint, committed, state) for t, state in states.items()}
+        lost = tuple(gone for t, state in states.items() for gone in _lost(state, saved[t]))
+        entry = partial(audit.Entry, "accept_loss", node.name, reason=reason)
+        entries = [entry(gone.topic, gone.partition, gone.first, gone.end) for gone in lost]
+        audit.write(settings, entries, by=by, run_id=run_id)
+        onward = {t: _onward(state, saved[t]) for t, state in states.items()}
         info = {
             "run_id": run_id,
             "code_version": node.code_version,
             "accepted_loss": [vars(gone) for gone in lost],
             "reason": reason,
         }
-        batch_id, ends = checkpoint.last_commit + 1, {state.topic: onward}
-        _write_batch(table, checkpoint, batch_id, ends, info, settings)
+        ends = _with_topics(sources, onward)
+        _write_batch(table, checkpoint, checkpoint.last_commit + 1, ends, info, settings)
         return lost
 
 
@@ -149,77 +141,111 @@ def repair(
         OperationRefused: A checkpoint cannot be made anew from this table's rows.
         LeaseHeld: A run is writing the table.
     """
-    if node.flows:
-        flows = [
-            f"flow {part.flow.name}: " + repair(part, settings, accept=accept, by=by, run_id=run_id)
-            for part in node.parts
-            if part.flow is not None
-        ]
-        return "; ".join(flows)
-    with lease(node, settings, run_id or "repair"):
-        table = LakeTable.existing(node.path)
-        reads_topic = bool(node.topics)
-        state = _topic_state(node, settings) if reads_topic else None
-        done: list[str] = []
-        while len(done) < 5:
-            try:
-                fence.check(node, table, {state.topic: state} if state else {})
-                break
-            except FenceRefused as refused:
-                checkpoint = Checkpoint.read(node.checkpoint)
-                if refused.state == "batch_torn":
-                    kept = checkpoint.set_aside("offsets", checkpoint.last_offsets)
-                    done.append(f"the torn batch will be begun anew; its file is kept as {kept}")
-                elif refused.state == "commit_torn":
-                    kept = checkpoint.set_aside("commits", checkpoint.last_commit)
-                    done.append(f"the batch will be finished; its torn file is kept as {kept}")
-                elif refused.state == "checkpoint_lost" and state is not None:
-                    done.append(_rebuild(node, table, state, settings, accept=accept))
-                else:
-                    raise
-        what = "; ".join(done) or "nothing was to be repaired"
-        if done:
-            entry = audit.Entry("repair", node.name, reason=what)
-            audit.write(settings, [entry], by=by, run_id=run_id)
-        return what
+    done = []
+    for part in node.parts:
+        flow = f"flow {part.flow.name}: " if part.flow is not None else ""
+        others = tuple(other for other in node.parts if other is not part)
+        with lease(part, settings, run_id or "repair"):
+            what = _repair(part, others, settings, accept=accept)
+            if what:
+                entry = audit.Entry("repair", node.name, reason=what)
+                audit.write(settings, [entry], by=by, run_id=run_id)
+        done.append(flow + (what or "nothing was to be repaired"))
+    return "; ".join(done)
+
+
+def _repair(node: Node, others: tuple[Node, ...], settings: Settings, *, accept: bool) -> str:
+    """Repair the checkpoint of a table or flow; says what was done, and nothing for nothing."""
+    table = LakeTable.existing(node.path)
+    states = _topic_states(node, settings) if node.topics else {}
+    done: list[str] = []
+    while len(done) < 5:
+        try:
+            fence.check(node, table, states)
+            break
+        except FenceRefused as refused:
+            checkpoint = Checkpoint.read(node.checkpoint)
+            if refused.state == "batch_torn":
+                kept = checkpoint.set_aside("offsets", checkpoint.last_offsets)
+                done.append(f"the torn batch will be begun anew; its file is kept as {kept}")
+            elif refused.state == "commit_torn":
+                kept = checkpoint.set_aside("commits", checkpoint.last_commit)
+                done.append(f"the batch will be finished; its torn file is kept as {kept}")
+            elif refused.state == "checkpoint_lost" and states:
+                _refuse_rows_of_others(node, others)
+                done.append(_rebuild(node, table, states, settings, accept))
+            else:
+                raise
+    return "; ".join(done)
 
 
 def _rebuild(
-    node: Node, table: LakeTable, state: TopicState, settings: Settings, *, accept: bool
+    node: Node, table: LakeTable, states: Mapping[str, TopicState], settings: Settings, accept: bool
 ) -> str:
     """Make a lost checkpoint anew: everything that the table has was read, and no more."""
-    ends = _ends_of_rows(node, table, state.topic)
-    gone = [
-        Lost(state.topic, p, 0, first)
-        for p, first in state.earliest.items()
-        if first and p not in ends
-    ]
-    if gone and not accept:
+    left = Checkpoint.read(node.checkpoint)
+    sources = _sources(node, left)
+    onward: dict[str, Mapping[int, int]] = {}
+    losses: list[Lost] = []
+    for topic, state in states.items():
+        ends = _ends_of_rows(node, table, topic)
+        behind = [p for p, end in ends.items() if end > state.end.get(p, -1)]
+        if behind:
+            raise OperationRefused(
+                f"table {node.name!r} has rows beyond the end of {topic}/{behind[0]}: the topic is "
+                "not the one that they came from; nothing was changed",
+                fix=f"kafka-assets reset {node.name} (says first which rows would be lost)",
+            )
+        saved = {**dict.fromkeys(state.earliest, 0), **ends}
+        losses += _lost(state, saved)
+        onward[topic] = _onward(state, saved)
+    if losses and not accept:
         raise OperationRefused(
-            f"table {node.name!r} has no row of {', '.join(map(str, gone))}, and these records are "
-            "gone: whether it ever read them cannot be known; nothing was changed",
+            f"table {node.name!r} has no row of {', '.join(map(str, losses))}, and these records "
+            "are gone: whether it ever read them cannot be known; nothing was changed",
             fix=f"kafka-assets repair {node.name} --accept-loss",
         )
-    onward = {p: max(ends.get(p, 0), first) for p, first in state.earliest.items()}
-    behind = [p for p, end in ends.items() if end > state.end.get(p, -1)]
-    if behind:
-        raise OperationRefused(
-            f"table {node.name!r} has rows beyond the end of {state.topic}/{behind[0]}: the topic "
-            "is not the one that they came from; nothing was changed",
-            fix=f"kafka-assets reset {node.name} (says first which rows would be lost)",
-        )
-    lost = _lost(state, ends)
-    if lost and not accept:
-        raise OperationRefused(
-            f"table {node.name!r} has not read {', '.join(map(str, lost))}, and these are gone; "
-            "nothing was changed",
-            fix=f"kafka-assets repair {node.name} --accept-loss",
-        )
-    info = {"accepted_loss": [vars(x) for x in (*gone, *lost)]} if gone or lost else {}
-    checkpoint = Checkpoint(node.checkpoint, None, -1, -1, {}).create()
-    _write_batch(table, checkpoint, 0, {state.topic: onward}, info, settings)
-    at = ", ".join(f"{state.topic}/{p} at {offset}" for p, offset in sorted(onward.items()))
+    info = {"accepted_loss": [vars(x) for x in losses]} if losses else {}
+    query = replace(left, query_id=str(uuid.uuid4()))
+    _write_batch(table, query, 0, _with_topics(sources, onward), info, settings)
+    for log in ("offsets", "commits"):
+        for batch_id in left.batches(log):
+            if batch_id > 0:
+                left.set_aside(log, batch_id)
+    # Only now: without it the fence refuses whatever is here, and a repair begins anew.
+    query.create()
+    at = ", ".join(f"{t}/{p} at {o}" for t, ends in onward.items() for p, o in ends.items())
     return f"the checkpoint was made anew from the rows of the table: {at}"
+
+
+def _refuse_rows_of_others(node: Node, others: tuple[Node, ...]) -> None:
+    """Rows do not say which flow they are from: only their topic can tell."""
+    for stream in node.streams:
+        if not isinstance(stream, Topic):
+            raise OperationRefused(
+                f"table {node.name!r} reads {stream.name!r}, which is no topic, beside one: how "
+                "far it came there its rows do not say; nothing was changed",
+                fix=f"kafka-assets reset {node.name} (says first which rows would be lost)",
+            )
+    for other in others:
+        shared = _topics_of(other) & {topic.topic for topic in node.topics}
+        if shared and node.flow is not None and other.flow is not None:
+            raise OperationRefused(
+                f"table {node.name!r}: the checkpoint of its flow {node.flow.name!r} cannot be "
+                f"made anew from the table's rows, because its flow {other.flow.name!r} brings "
+                f"rows of {', '.join(sorted(shared))} too, and a row does not say which flow it "
+                "is from; nothing was changed",
+                fix=f"kafka-assets reset {node.name} (says first which rows would be lost)",
+            )
+
+
+def _topics_of(node: Node) -> set[str]:
+    """The topics that a table's rows are from, also through the tables that it reads."""
+    found = {topic.topic for topic in node.topics}
+    for stream in node.streams:
+        if isinstance(stream, Node):
+            found |= _topics_of(stream)
+    return found
 
 
 def _ends_of_rows(node: Node, table: LakeTable, topic: str) -> dict[int, int]:
@@ -268,13 +294,12 @@ def _write_batch(
     table: LakeTable,
     checkpoint: Checkpoint,
     batch_id: int,
-    ends: Mapping[str, Mapping[int, int]],
+    ends: Sequence[Any],
     info: Mapping[str, Any],
     settings: Settings,
 ) -> None:
     """Write a batch without rows to checkpoint and table, in the order of a run."""
-    offsets = [{t: {str(p): o for p, o in sorted(at.items())}} for t, at in ends.items()]
-    checkpoint.write_offsets(batch_id, offsets)
+    checkpoint.write_offsets(batch_id, ends)
     who = {"query_id": checkpoint.query_id, "batch_id": batch_id}
     table.append_nothing(
         info={**who, **info},
@@ -293,11 +318,47 @@ def _lost(state: TopicState, saved: Mapping[int, int]) -> tuple[Lost, ...]:
     return tuple(lost)
 
 
-def _topic_state(node: Node, settings: Settings) -> TopicState:
-    upstream = node.only_stream
-    if not isinstance(upstream, Topic):
+def _onward(state: TopicState, saved: Mapping[int, int]) -> dict[int, int]:
+    """Where reading goes on: behind what is gone."""
+    return {p: max(o, state.earliest[p]) for p, o in sorted(saved.items()) if p in state.earliest}
+
+
+def _sources(node: Node, checkpoint: Checkpoint) -> list[Any]:
+    """Where each source of the query stood, in the query's own order."""
+    if (UPath(node.checkpoint) / "state").exists():
+        raise OperationRefused(
+            f"table {node.name!r} keeps state from batch to batch in {node.checkpoint} (a join or "
+            "an aggregate does), and its state cannot pass over a batch that Spark did not run; "
+            "nothing was changed",
+            fix=f"kafka-assets reset {node.name} (says first which rows would be lost)",
+        )
+    topics = [topic.topic for topic in node.topics]
+    try:
+        found = checkpoint.end_offsets(checkpoint.last_offsets)
+    except ValueError:
+        found = []
+    if len(node.streams) == 1 and len(found) < 2:
+        return [{topic: {} for topic in topics}]
+    if not set(topics) <= {name for source in found for name in source}:
+        raise OperationRefused(
+            f"table {node.name!r} reads several sources in one query "
+            f"({', '.join(stream.name for stream in node.streams)}), in an order that only its "
+            f"checkpoint {node.checkpoint} says, and it does not say it; nothing was changed",
+            fix=f"restore the checkpoint from a backup, whole; or kafka-assets reset {node.name} "
+            "(says first which rows would be lost)",
+        )
+    return found
+
+
+def _with_topics(sources: Sequence[Any], onward: Mapping[str, Mapping[int, int]]) -> list[Any]:
+    """The sources with new offsets of these topics; what is no topic stays where it stood."""
+    return [{name: onward.get(name, at) for name, at in source.items()} for source in sources]
+
+
+def _topic_states(node: Node, settings: Settings) -> dict[str, TopicState]:
+    if not node.topics:
         raise OperationRefused(
             f"table {node.name!r} reads no topic, so no records of one can be lost",
             fix=f"kafka-assets reset {node.name} builds it anew from its upstream",
         )
-    return KafkaAdmin(settings.kafka).describe([upstream.topic])[upstream.topic]
+    return KafkaAdmin(settings.kafka).describe([topic.topic for topic in node.topics])

@@ -56,8 +56,8 @@ class Checkpoint:
         return cls(
             path=path,
             query_id=None if metadata is None else str(metadata["id"]),
-            last_offsets=_last(root / "offsets"),
-            last_commit=_last(root / "commits"),
+            last_offsets=max(_batches(root / "offsets"), default=-1),
+            last_commit=max(_batches(root / "commits"), default=-1),
             record=_json(root / RECORD) or {},
             files_seen=_files_seen(root),
         )
@@ -131,6 +131,10 @@ class Checkpoint:
         """Where a batch's file of a log (`offsets` or `commits`) lies."""
         return UPath(self.path) / log / str(batch_id)
 
+    def batches(self, log: str) -> list[int]:
+        """The batches that have a file in a log (`offsets` or `commits`), in order."""
+        return _batches(UPath(self.path) / log)
+
     def set_aside(self, log: str, batch_id: int) -> str:
         """Move a batch's file out of its log, where Spark does not see it; gives its new name."""
         file = self.file(log, batch_id)
@@ -145,7 +149,7 @@ class Checkpoint:
 
         Args:
             batch_id: The batch.
-            offsets: Its end offsets, one value for each source.
+            offsets: Its end offsets, one value for each source; empty where it has nothing yet.
         """
         now = int(time.time() * 1000)
         about = {"batchWatermarkMs": 0, "batchTimestampMs": now, "conf": {}}
@@ -155,7 +159,8 @@ class Checkpoint:
                 **json.loads(before.read_text(encoding="utf-8").splitlines()[1]),
                 "batchTimestampMs": now,
             }
-        lines = ["v1", json.dumps(about), *[json.dumps(offset) for offset in offsets]]
+        ends = [json.dumps(offset) if offset else NOTHING_YET for offset in offsets]
+        lines = ["v1", json.dumps(about), *ends]
         self._write("offsets", batch_id, lines)
 
     def write_commit(self, batch_id: int) -> None:
@@ -167,10 +172,11 @@ class Checkpoint:
         self._write("commits", batch_id, lines)
 
     def create(self) -> Checkpoint:
-        """Write down a new query and give the checkpoint back with its id."""
+        """Write down the query, a new one if it has no id, and give the checkpoint back with it."""
         root = UPath(self.path)
         root.mkdir(parents=True, exist_ok=True)
-        _write_whole(root / "metadata", json.dumps({"id": str(uuid.uuid4())}))
+        (root / ".metadata.crc").unlink(missing_ok=True)
+        _write_whole(root / "metadata", json.dumps({"id": self.query_id or str(uuid.uuid4())}))
         return Checkpoint.read(self.path)
 
     def _write(self, log: str, batch_id: int, lines: Sequence[str]) -> None:
@@ -249,10 +255,10 @@ def _write_whole(file: UPath, text: str) -> None:
     file.fs.mv(draft.path, file.path)
 
 
-def _last(folder: UPath) -> int:
+def _batches(folder: UPath) -> list[int]:
     if not folder.exists():
-        return -1
-    return max((int(f.name) for f in folder.iterdir() if f.name.isdigit()), default=-1)
+        return []
+    return sorted(int(file.name) for file in folder.iterdir() if file.name.isdigit())
 
 
 def _json(file: UPath) -> dict[str, Any] | None:

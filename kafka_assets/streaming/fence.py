@@ -140,8 +140,11 @@ def source_ids(node: Node, topics: Mapping[str, TopicState]) -> dict[str, str]:
 def _refuse_lost_checkpoint(node: Node, table: LakeTable, checkpoint: Checkpoint) -> None:
     if checkpoint.query_id is not None or (checkpoint.last_offsets < 0 and table.rows == 0):
         return
-    if node.flow is not None and (begun(node.flow) not in table.properties or checkpoint.record):
-        # A flow that was added to a table that has rows of others.
+    nothing_begun = max(checkpoint.last_offsets, checkpoint.last_commit) < 0
+    is_new = node.flow is not None and begun(node.flow) not in table.properties
+    if node.flow is not None and nothing_begun and (is_new or checkpoint.record):
+        # Rows of other flows say nothing about one that was added, or that has a record and no
+        # batch: it ended before its first, or its table was emptied.
         return
     raise FenceRefused(
         "checkpoint_lost",

@@ -5,12 +5,16 @@ from __future__ import annotations
 import shutil
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import TopicPartition
 
-from kafka_assets_tests.helpers import create_topic
+import kafka_assets as ka
+from kafka_assets.errors import FenceRefused
+from kafka_assets.streaming.checkpoint import Checkpoint
+from kafka_assets.streaming.run import run_table
+from kafka_assets_tests.helpers import Send, create_topic, graph_of, ids
 from kafka_assets_tests.pipeline import Bronze
 
 if TYPE_CHECKING:
@@ -46,6 +50,39 @@ def test_a_lost_checkpoint_is_refused_because_rows_would_double(copied: Bronze) 
 def test_a_checkpoint_without_metadata_is_refused(copied: Bronze) -> None:
     (copied.checkpoint / "metadata").unlink()
     assert copied.refused().state == "checkpoint_lost"
+
+
+def test_a_flow_without_metadata_is_refused_once_it_has_begun(
+    spark: SparkSession, settings: Settings, two_topics: tuple[Any, Any, Send]
+) -> None:
+    web, app, send = two_topics
+    events = ka.create_streaming_table("events", layer="silver")
+
+    @ka.append_flow(target="events", schema="event.ddl")
+    def from_web(web: Any) -> Any:
+        return web
+
+    @ka.append_flow(target="events", schema="event.ddl")
+    def from_app(app: Any) -> Any:
+        return app
+
+    node = graph_of(settings, web, app, events, from_web, from_app).tables["events"]
+    send("app", ("c", 3))
+    run_table(node, spark, settings)
+    # It ended between its record and its first batch: it has nothing that could double.
+    checkpoint = Checkpoint.read(node.parts[0].checkpoint)
+    shutil.rmtree(checkpoint.path)
+    checkpoint.write_record(checkpoint.record)
+    send("web", ("a", 1))
+    run_table(node, spark, settings)
+    assert ids(node.path) == ["a", "c"]
+
+    for name in ("metadata", ".metadata.crc"):
+        (Path(checkpoint.path) / name).unlink()
+    with pytest.raises(FenceRefused, match="'events' has 2 rows") as refused:
+        run_table(node, spark, settings)
+    assert refused.value.state == "checkpoint_lost"
+    assert ids(node.path) == ["a", "c"]
 
 
 def test_a_damaged_checkpoint_is_refused_with_the_file(copied: Bronze) -> None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
+from kafka_assets.demo.broker import Broker
 from kafka_assets.graph import Graph, build_graph
-from kafka_assets.settings import Settings
+from kafka_assets.settings import KafkaSettings, Settings
 from kafka_assets.streaming.run import run_graph
 from kafka_assets_tests.helpers import create_topic, produce
 
@@ -46,9 +47,20 @@ def rows(graph: Graph, name: str, *columns: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(str(row[column]) for column in columns) for row in found)
 
 
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[Broker]:
+    """The examples of another page have topics of the same names."""
+    with Broker(tmp_path / "broker") as broker:
+        yield broker
+
+
 @pytest.mark.verify
-@pytest.mark.usefixtures("broker")
-def test_the_examples_run(shop: Any, spark: SparkSession, settings: Settings) -> None:
+@pytest.mark.broker
+def test_the_examples_run(
+    shop: Any, spark: SparkSession, settings: Settings, own_broker: Broker
+) -> None:
+    kafka = KafkaSettings(bootstrap_servers=own_broker.bootstrap)
+    settings = settings.model_copy(update={"kafka": kafka})
     assert settings.schemas is not None
     (settings.schemas / "order.ddl").write_text(
         "id STRING, customer STRING, amount DOUBLE, at TIMESTAMP"
