@@ -1,6 +1,10 @@
 """Dead letters taken through today's code: which records pass, why the others do not, their rows.
 
 The function is given what a run gives it, with the letters' records in the place of its stream.
+A record passes when none of its rows breaks a rule that drops rows or stops a run. A threshold
+(`above=`) says how many rows of a batch may break a rule, and a replayed record is in no batch: a
+row that breaks such a rule does not pass either, so that many replays of one letter each cannot add
+up to what a run would have refused.
 Which letters are tried, and what becomes of them, is `replay`'s.
 """
 
@@ -16,7 +20,7 @@ from kafka_assets.errors import LakeError
 from kafka_assets.graph import Files, Node, Outside, Source
 from kafka_assets.operations.letters import Letter
 from kafka_assets.sources import files
-from kafka_assets.streaming.dead_letters import AT
+from kafka_assets.streaming.dead_letters import AT, RAW_COLUMNS
 from kafka_assets.streaming.expectations import checked
 from kafka_assets.streaming.isolation import is_about_rows, raising_rows, within
 from kafka_assets.streaming.plan import decoded_frame
@@ -31,6 +35,8 @@ At = tuple[str | None, int | None, int | None]
 
 AGAIN = "its record has rows in the table already, and would be in it twice"
 NO_RECORD = "the record is no longer known, so it cannot be tried again"
+
+NO_BYTES = "neither key, value nor headers of the record are kept, so it cannot be tried again"
 
 
 def app_id(replay_id: str) -> str:
@@ -54,25 +60,24 @@ class Attempt:
         """Record -> its rows, for each record that can be written now."""
         from pyspark.sql import functions as F
 
-        known = [x for x in self._letters if None not in x.at]
-        self.reasons = dict.fromkeys((x.at for x in self._letters), NO_RECORD)
+        known = [x for x in self._letters if None not in x.at and self._has_record(x)]
+        self.reasons = {x.at: self._unknown(x) for x in self._letters}
         if not known:
             return {}
         self._rows = self._returned(*self._given(known))
         broken = [
             F.when(F.col(f"_broken_{i}"), F.lit(f"{rule.name}: {rule.text}"))
             for i, rule in enumerate(self._spec.rules)
-            if rule.action == "drop"
+            if rule.action in ("drop", "fail")
         ]
         outcome = self._rows.groupBy(*self._named).agg(
             F.count("*").alias("rows"),
-            F.max("_dead").alias("dead"),
             F.max(F.concat_ws("; ", *broken)).alias("reason"),
         )
         passing: dict[At, int] = {x.at: 0 for x in known if x.at not in self._failed}
         for row in outcome.collect():
             at = (row.topic, row.partition, row.offset)
-            if row.dead:
+            if row.reason:
                 self.reasons[at] = row.reason
                 passing.pop(at, None)
             elif at in passing:
@@ -97,7 +102,7 @@ class Attempt:
             "code_version": node.code_version,
             "rows": sum(passing.values()),
         }
-        kept = self._only(self._rows, set(passing), self._at).filter(~F.col("_dead"))
+        kept = self._only(self._rows, set(passing), self._at)
         try:
             (
                 kept.select(*[F.col(f"`{c}`") for c in self._spec.columns])
@@ -115,6 +120,24 @@ class Attempt:
                 f"{first_line(error)}; the letters are kept",
                 fix="correct the cause and replay again",
             ) from error
+
+    def _has_record(self, letter: Letter) -> bool:
+        """Whether the bytes of a letter's record are known, here or in a table upstream.
+
+        The letters of a topic's table without `schema=` are all that keeps them, and cannot do so
+        where its function computes key, value or headers and looks at several rows at once.
+        """
+        if self._run.node.payload is not None or not isinstance(self._run.node.only_stream, Topic):
+            return True
+        kept = any(letter.values[name] is not None for name in RAW_COLUMNS)
+        return kept or letter.values["row"] is None
+
+    def _unknown(self, letter: Letter) -> str:
+        """Why a letter cannot be tried, if it cannot."""
+        if None in letter.at or self._has_record(letter):
+            return NO_RECORD
+        name = self._run.node.name
+        return f"{NO_BYTES}: kafka-assets reset {name} reads and checks the topic's records again"
 
     @property
     def _named(self) -> list[Column]:

@@ -250,6 +250,7 @@ def _topics_of(node: Node) -> set[str]:
 
 def _ends_of_rows(node: Node, table: LakeTable, topic: str) -> dict[int, int]:
     """Partition -> the offset after the last record that the table or its letters have."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     ends: dict[int, int] = {}
@@ -266,7 +267,16 @@ def _ends_of_rows(node: Node, table: LakeTable, topic: str) -> dict[int, int]:
                 "its rows: its checkpoint cannot be made anew from them",
                 fix=f"kafka-assets reset {node.name}",
             )
-        rows = place.read(("_source",) if nested else ("topic", "partition", "offset"))
+        at = ("_source",) if nested else ("topic", "partition", "offset")
+        if place is table:
+            rows = place.read(at)
+        else:
+            # Letters go first: of a batch that the table does not have, the rows are still to come.
+            rows = place.read((*at, "query_id", "batch_id"))
+            queries = rows["query_id"].unique().to_pylist()
+            has = {query: table.transaction(str(query)) for query in queries}
+            written = [has[query] for query in rows["query_id"].to_pylist()]
+            rows = rows.filter(pc.less_equal(rows["batch_id"], pa.array(written, pa.int64())))
         if nested:
             rows = rows.flatten().rename_columns(
                 [name.removeprefix("_source.") for name in rows.flatten().column_names]

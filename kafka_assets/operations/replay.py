@@ -12,12 +12,12 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from kafka_assets.declarations import Topic
 from kafka_assets.errors import OperationRefused
-from kafka_assets.graph import Node
+from kafka_assets.graph import Node, Outside
 from kafka_assets.operations.attempt import Attempt, app_id
 from kafka_assets.operations.letters import OPEN, Filter, Letter, find, mark
 from kafka_assets.settings import Settings
@@ -45,7 +45,8 @@ class ReplayReport:
         replay_id: Names the replay; stands in the table's commit and with each letter.
         tried: Letters that were tried.
         replayed: Letters whose records are in the table now, or that the function leaves out.
-        still_dead: Letters that died again; reason -> how many.
+        still_dead: Letters that died again, and those that were not tried because it is not known
+            by which flow; reason -> how many.
         rows: Rows that were written to the table.
         finished: Letters of an interrupted replay that had been written, marked now.
         dry: Nothing was written.
@@ -92,12 +93,28 @@ def replay(
         PlanError: The function does not fit its inputs.
         LakeError: The table cannot be written; its letters stay open.
     """
-    if node.flows:
-        parts = [
-            replay(part, session, settings, wanted, by=by, run_id=run_id, dry_run=dry_run)
-            for part in node.parts
-        ]
-        return reduce(_both, parts)
+    each = partial(_replay, session=session, settings=settings, wanted=wanted, by=by)
+    parts = [each(part, node, run_id=run_id, dry_run=dry_run) for part in node.parts]
+    done = reduce(_both, parts)
+    if not node.flows:
+        return done
+    found = [x for x in find(node, wanted) if x.status in OPEN]
+    untried = Counter(_not_tried(node, letter) for letter in _by_flow(node, found).get(None, ()))
+    return replace(done, still_dead=Counter(done.still_dead) + untried)
+
+
+def _replay(
+    node: Node,
+    whole: Node,
+    *,
+    session: SparkSession,
+    settings: Settings,
+    wanted: Filter | None,
+    by: str | None,
+    run_id: str | None,
+    dry_run: bool,
+) -> ReplayReport:
+    """Replay the letters of a table, or of one flow of the whole table."""
     planned = plan_table(node, session)
     records = _reads_records(node, planned.schema.names)
     if node.table.kind == "streaming_table" and not (planned.has_source or records):
@@ -126,7 +143,8 @@ def replay(
         if LakeTable.open(node.path) is None:
             return ReplayReport(node.name, replay_id, 0, 0, {}, 0, dry=dry_run)
         finished = 0 if dry_run else _finish_interrupted(node, by)
-        letters = [x for x in _of_flow(node, find(node, wanted)) if x.status in OPEN]
+        found = [x for x in find(node, wanted) if x.status in OPEN]
+        letters = _by_flow(whole, found).get(node, [])
         table = ensure_table(
             session,
             node.path,
@@ -171,12 +189,48 @@ def replay(
         return report
 
 
-def _of_flow(node: Node, letters: Sequence[Letter]) -> list[Letter]:
-    """The letters that a flow wrote; all of them for a table that has a function of its own."""
-    if node.flow is None:
-        return list(letters)
-    query_id = Checkpoint.read(node.checkpoint).query_id
-    return [letter for letter in letters if letter.values["query_id"] == query_id]
+def _by_flow(node: Node, letters: Sequence[Letter]) -> dict[Node | None, list[Letter]]:
+    """Letters by the flow through which they go again; the table itself when it has no flows.
+
+    A letter goes through the flow whose query wrote it. A checkpoint that was made anew has a query
+    of its own: a letter of the one before goes through the only flow that can have read its topic,
+    and through None when there are several or none.
+    """
+    if not node.flows:
+        return {node: list(letters)}
+    writers = {Checkpoint.read(part.checkpoint).query_id: part for part in node.parts}
+    found: dict[Node | None, list[Letter]] = {}
+    for letter in letters:
+        part = writers.get(letter.values["query_id"])
+        if part is None:
+            reading = [one for one in node.parts if _may_read(one, letter.values["topic"])]
+            part = reading[0] if len(reading) == 1 else None
+        found.setdefault(part, []).append(letter)
+    return found
+
+
+def _may_read(node: Node, topic: str | None) -> bool:
+    """Whether records of a topic can come into a table, also through others."""
+    if topic is None:
+        return False
+    for one in node.inputs:
+        source = one.source
+        if isinstance(source, Topic) and source.topic == topic:
+            return True
+        if isinstance(source, Outside) or (isinstance(source, Node) and _may_read(source, topic)):
+            return True
+    return False
+
+
+def _not_tried(node: Node, letter: Letter) -> str:
+    """Why a letter went through no flow."""
+    topic = letter.values["topic"]
+    names = [part.flow.name for part in node.parts if part.flow and _may_read(part, topic)]
+    reading = f"{' and '.join(names)} can have read" if names else "none of them reads"
+    return (
+        f"not tried: no flow of {node.name!r} has the query that wrote it, and {reading} topic "
+        f"{topic!r}; it is kept, and kafka-assets reset {node.name} reads and checks all rows again"
+    )
 
 
 def _both(one: ReplayReport, other: ReplayReport) -> ReplayReport:

@@ -29,10 +29,10 @@ from kafka_assets.orchestration.names import (
     FAILED_CODE,
     FAILED_TABLE,
     FAILURE,
+    asked_version,
     dead_letters_key,
     group_of,
     keys_of,
-    lineage_version,
     table_key,
     topic_key,
     upstream_key,
@@ -141,16 +141,16 @@ def table_asset(
                 reported_version=reported.version,
             )
         except KafkaAssetsError as error:
-            _tag_failure(context, node, _kind(error))
+            _tag_failure(context, node, settings, _kind(error))
             if isinstance(error, ExpectationFailed):
                 yield from failed_results(node, error)
             raise _failure(node, error) from error
         context.log.info(summary(report))
         for view in _views_of(node, graph) if report.batches else ():
-            # So that what reads the view sees that there is something new above it.
-            context.instance.report_runless_asset_event(_view_event(view, node, report))
+            # So that what reads the view sees something new above it, and which run brought it.
+            context.log_event(_view_event(view, node, report))
         if not all(equality.holds for equality in report.conservation):
-            _tag_failure(context, node, "rows_unaccounted")
+            _tag_failure(context, node, settings, "rows_unaccounted")
         yield from _results(node, report, reported, last.get(dead_letters_key(node)))
 
     return step
@@ -279,6 +279,9 @@ def _kind(error: KafkaAssetsError) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()
 
 
-def _tag_failure(context: dg.AssetExecutionContext, node: Node, kind: str) -> None:
-    tags = {FAILURE: kind, FAILED_TABLE: node.name, FAILED_CODE: lineage_version(node)}
+def _tag_failure(
+    context: dg.AssetExecutionContext, node: Node, settings: Settings, kind: str
+) -> None:
+    code = asked_version(node, settings)
+    tags = {FAILURE: kind, FAILED_TABLE: node.name, FAILED_CODE: code}
     context.instance.add_run_tags(context.run.run_id, tags)

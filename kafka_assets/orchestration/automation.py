@@ -7,14 +7,14 @@ the broker is decided in `sensors`, and on folders in `folders`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from functools import reduce
 from typing import Any
 
 import dagster as dg
 
 from kafka_assets.declarations import Topic
-from kafka_assets.graph import Files, Graph, Input, Node
+from kafka_assets.graph import Files, Graph, Input, Node, Outside, Source
 from kafka_assets.orchestration.names import (
     AUTOMATION_SENSOR,
     STARTED_BY,
@@ -27,56 +27,77 @@ Condition = dg.AutomationCondition[Any]
 
 
 def table_condition(node: Node, graph: Graph) -> Condition | None:
-    """When a table starts by itself; None when nothing but `kafka_lag` or a person starts it."""
-    looked_up = folders_looked_up(node)
+    """When a table starts by itself; None when nothing but a sensor or a person starts it."""
     moved_by = [one.source for one in node.inputs if not _is_looked_up(node, one)]
     clauses = []
-    if any(not isinstance(source, Topic) for source in moved_by):
-        clauses.append(on_new_data(looked_up))
+    if any(isinstance(source, Node | Outside) for source in moved_by):
+        clauses.append(on_new_data(moved_by_sensors(node), made_elsewhere(node)))
     if any(other.table.freshness is not None for other in _below(node, graph)):
         clauses.append(on_late_table(node, graph))
     return reduce(dg.AutomationCondition.__or__, clauses) if clauses else None
 
 
-def on_new_data(looked_up: Collection[dg.AssetKey] = ()) -> Condition:
+def on_new_data(
+    of_sensors: Collection[dg.AssetKey] = (), elsewhere: Collection[dg.AssetKey] = ()
+) -> Condition:
     """A table above holds new data that no sensor's run is bringing down.
-
-    Folders that a stream only looks things up in bring it no rows, and do not count.
 
     This is how a table goes on that a blocking check held back, once a person repaired the table
     above it. Compares data versions, so that compaction, heartbeats and runs that found nothing
     start nothing. A run that a sensor started has all tables below in it; when it fails half-way,
     `kafka_lag` repeats it with pauses, so its updates do not count here.
+
+    Args:
+        of_sensors: Topics and folders above. What they hold is the sensors' to act on, who know
+            of thresholds and pauses.
+        elsewhere: Tables above that another code location makes. Its runs do not have the tables
+            of this one in them, whoever started them.
     """
     brought_down = AC.any_new_update_has_run_tags(tag_keys={STARTED_BY})
-    new_data = AC.data_version_changed() & ~brought_down
-    new_dep = AC.any_deps_match(new_data | AC.will_be_requested())
+    updated = AC.data_version_changed()
+    new_dep = AC.any_deps_match((updated & ~brought_down) | AC.will_be_requested())
     missing = AC.any_deps_missing()
-    if looked_up:
-        folders = dg.AssetSelection.assets(*looked_up)
-        new_dep, missing = new_dep.ignore(folders), missing.ignore(folders)
-    new_above = new_dep.since_last_handled()
+    if of_sensors:
+        missing = missing.ignore(dg.AssetSelection.assets(*of_sensors))
+    not_own = (*of_sensors, *elsewhere)
+    new_above: Condition = (
+        new_dep.ignore(dg.AssetSelection.assets(*not_own)) if not_own else new_dep
+    )
+    if elsewhere:
+        new_above |= AC.any_deps_match(updated).allow(dg.AssetSelection.assets(*elsewhere))
     checks_passed = AC.all_deps_blocking_checks_passed()
     above_ready = ~missing & ~AC.any_deps_in_progress()
     not_running = ~AC.in_progress()
-    return (new_above & checks_passed & above_ready & not_running).with_label("new data above")
+    ready = checks_passed & above_ready & not_running
+    return (new_above.since_last_handled() & ready).with_label("new data above")
 
 
-def folders_looked_up(node: Node) -> tuple[dg.AssetKey, ...]:
-    """Upstreams of a stream that hold nothing but files which it looks up: folders, and views."""
-    named = [upstream for part in node.parts for upstream in part.upstreams.values()]
-    folders = {one.source.name for one in node.inputs if _is_looked_up(node, one)}
-    found = [
-        upstream
-        for upstream in named
-        if upstream.name in folders
-        or (
-            isinstance(upstream, Node)
-            and upstream.is_view
-            and {one.source.name for one in upstream.inputs} <= folders
-        )
-    ]
-    return tuple(dict.fromkeys(upstream_key(upstream) for upstream in found))
+def moved_by_sensors(node: Node) -> tuple[dg.AssetKey, ...]:
+    """Upstreams of a table whose new data a sensor acts on: topics, folders, and views of such.
+
+    So that a folder that a stream only looks things up in starts nothing, either.
+    """
+    return _keys(upstream for upstream in _named(node) if _is_of_sensors(upstream))
+
+
+def made_elsewhere(node: Node) -> tuple[dg.AssetKey, ...]:
+    """Upstreams of a table that something outside this code location makes."""
+    return _keys(upstream for upstream in _named(node) if isinstance(upstream, Outside))
+
+
+def _is_of_sensors(upstream: Source) -> bool:
+    if isinstance(upstream, Node) and upstream.is_view:
+        return all(_is_of_sensors(one.source) for one in upstream.inputs)
+    return isinstance(upstream, Topic | Files)
+
+
+def _named(node: Node) -> Iterator[Source]:
+    """What its declaration names as upstream, views as such, flows included."""
+    return (upstream for part in node.parts for upstream in part.upstreams.values())
+
+
+def _keys(upstreams: Iterable[Source]) -> tuple[dg.AssetKey, ...]:
+    return tuple(dict.fromkeys(upstream_key(upstream) for upstream in upstreams))
 
 
 def _is_looked_up(node: Node, one: Input) -> bool:

@@ -2,7 +2,7 @@
 
 It lists, and never reads a file or starts Spark. Its cursor holds what it said last of each folder;
 which files a table has read is its checkpoint's to know. When a chain that failed starts again is
-decided as for topics, in `sensors`.
+decided as for topics, in `verdicts`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import dagster as dg
 from kafka_assets.errors import SourceError
 from kafka_assets.graph import Files, Graph
 from kafka_assets.orchestration import metadata
-from kafka_assets.orchestration.history import failures_of, keys_in_flight, latest
+from kafka_assets.orchestration.history import failures_of, keys_in_flight, latest, repository_of
 from kafka_assets.orchestration.names import (
     FOLDER_SENSOR,
     FolderChain,
@@ -25,7 +25,15 @@ from kafka_assets.orchestration.names import (
     folder_chains_of,
     table_key,
 )
-from kafka_assets.orchestration.sensors import Verdict, held_back, run_request, said_before
+from kafka_assets.orchestration.verdicts import (
+    Last,
+    Verdict,
+    emptied,
+    held_back,
+    in_turn,
+    run_request,
+    said_before,
+)
 from kafka_assets.settings import Settings
 from kafka_assets.sources.files import FolderState, state_of
 
@@ -55,12 +63,13 @@ def new_files_sensor(
         description="Starts the tables that read a folder when a file has come.",
     )
     def evaluate(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        said, busy = said_before(context.cursor), keys_in_flight(context.instance)
+        here = repository_of(context)
+        said, busy = said_before(context.cursor), keys_in_flight(context.instance, here)
         last = latest(context.instance, [table_key(n) for c in chains for n in c.tables])
         requests: list[dg.RunRequest] = []
         moved: list[dg.AssetMaterialization] = []
         notes: list[str] = []
-        for chain in chains:
+        for chain in in_turn(chains, said):
             try:
                 state = look(chain.source)
             except SourceError as error:
@@ -70,12 +79,13 @@ def new_files_sensor(
             if told.get("version") != state.version:
                 told["version"] = state.version
                 moved.append(_moved(chain, state))
-            failures = failures_of(context.instance, chain, last)
-            held = held_back(chain, busy, failures, graph, settings.sensor, clock())
-            found = held or _verdict(chain, state, told)
+            now = clock()
+            failures = failures_of(context.instance, chain, last, here)
+            held = held_back(chain, busy, failures, graph, settings, now)
+            found = held or _verdict(chain, state, told, last)
             started = {key for request in requests for key in request.asset_selection or ()}
             if found.start and not started & chain.keys:
-                told["started"] = state.version
+                told |= {"started": state.version, "at": now}
                 requests.append(run_request(chain, found, FOLDER_SENSOR))
             notes.append(f"{chain.name}: {found.why}")
         return dg.SensorResult(
@@ -88,8 +98,13 @@ def new_files_sensor(
     return evaluate
 
 
-def _verdict(chain: FolderChain, state: FolderState, told: Mapping[str, Any]) -> Verdict:
+def _verdict(
+    chain: FolderChain, state: FolderState, told: Mapping[str, Any], last: Last
+) -> Verdict:
     """Whether what a folder holds starts its chain."""
+    empty = emptied(chain, last)
+    if empty is not None:
+        return Verdict(True, f"{empty.name} was reset")
     if not state.files and not ("started" in told and chain.is_computed_from):
         return Verdict(False, "no files")
     if told.get("started") == state.version:

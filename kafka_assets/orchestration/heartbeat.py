@@ -26,11 +26,7 @@ def due(node: Node, last: Materialization | None, now: float) -> bool:
 def renewal(
     instance: dg.DagsterInstance, node: Node, last: Materialization
 ) -> Iterator[dg.AssetMaterialization | dg.AssetCheckEvaluation]:
-    """The events that renew a table, in the order in which they must be reported.
-
-    The last result of each check comes again, after the materialization: a check without a result
-    for the newest materialization counts as not passed, and would hold back the tables below.
-    """
+    """The events that renew a table, in the order in which they must be reported."""
     tags = {HEARTBEAT: "true"}
     if last.data_version is not None:
         tags["dagster/data_version"] = last.data_version
@@ -40,6 +36,15 @@ def renewal(
         metadata={} if last.position is None else {POSITION: last.position.as_metadata()},
         tags=tags,
     )
+    yield from checks_again(instance, node)
+
+
+def checks_again(instance: dg.DagsterInstance, node: Node) -> Iterator[dg.AssetCheckEvaluation]:
+    """The last result of each check, for a materialization that checked nothing to follow it.
+
+    A check without a result for the newest materialization counts as not passed, and would hold
+    back the tables below.
+    """
     keys = [spec.key for spec in check_specs(node)]
     records = instance.event_log_storage.get_latest_asset_check_execution_by_key(keys)
     for key in keys:

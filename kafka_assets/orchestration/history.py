@@ -6,8 +6,10 @@ have. What follows from the state is decided in `sensors` and `heartbeat`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import dagster as dg
@@ -15,9 +17,13 @@ import dagster as dg
 from kafka_assets.graph import Node
 from kafka_assets.orchestration.names import (
     CHAIN,
+    EMPTIED,
     FAILED_TABLE,
+    FAILURE,
     HEARTBEAT,
     POSITION,
+    REPAIRED,
+    REPOSITORY,
     STARTED_BY,
     Chain,
     keys_of,
@@ -35,7 +41,16 @@ IN_FLIGHT = (
 ENDED = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
 MOST_RUNS = 16
-"""Runs looked at to count failures in a row; more than the longest pause needs."""
+"""Failures in a row that are counted; more than the longest pause needs."""
+
+PAGE = 32
+"""Records that are asked for at once."""
+
+MOST_LOOKED_AT = 1000
+"""Runs looked at for those of one chain, which may be rare among those of the others."""
+
+REPAIRABLE = "fence_refused"
+"""The kind of failure after which a person mends the table's checkpoint, not its code."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +84,7 @@ class Materialization:
         data_version: Names the content.
         position: How far the table's reported commits reach.
         heartbeat: It renewed an idle table.
+        emptied: It says that the table was reset, to be filled anew.
     """
 
     timestamp: float
@@ -76,6 +92,7 @@ class Materialization:
     data_version: str | None
     position: Position | None
     heartbeat: bool
+    emptied: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,12 +104,14 @@ class Failures:
         ended: When the last of them ended.
         tags: Tags of the last of them.
         unfinished: Tables that it should have brought up to date and that nothing has since.
+        released: A person repaired the checkpoint of the table that failed, since.
     """
 
     count: int = 0
     ended: float = 0.0
     tags: Mapping[str, str] = field(default_factory=dict)
     unfinished: frozenset[str] = frozenset()
+    released: bool = False
 
     @property
     def repaired(self) -> bool:
@@ -117,48 +136,122 @@ def latest(
                 data_version=(event.tags or {}).get("dagster/data_version"),
                 position=_position(event) or _older_position(instance, key),
                 heartbeat=HEARTBEAT in (event.tags or {}),
+                emptied=EMPTIED in (event.tags or {}),
             )
     return found
 
 
-def keys_in_flight(instance: dg.DagsterInstance) -> list[frozenset[dg.AssetKey] | None]:
-    """For each run that has not ended the keys it materializes; None for one that may do all."""
+def repository_of(context: dg.SensorEvaluationContext) -> str | None:
+    """The repository and code location of a sensor, as runs are tagged; None where it has none."""
+    origin = context.code_location_origin
+    if origin is None or context.repository_name is None:
+        return None
+    return f"{context.repository_name}@{origin.location_name}"
+
+
+def keys_in_flight(
+    instance: dg.DagsterInstance, here: str | None = None
+) -> list[frozenset[dg.AssetKey] | None]:
+    """For each run that has not ended the keys it materializes; None for one that may do all.
+
+    Args:
+        instance: The instance.
+        here: The repository (`repository_of`); runs of others do not count.
+    """
     runs = instance.get_runs(dg.RunsFilter(statuses=list(IN_FLIGHT)))
-    return [None if run.asset_selection is None else frozenset(run.asset_selection) for run in runs]
+    return [
+        None if run.asset_selection is None else frozenset(run.asset_selection)
+        for run in runs
+        if _is_of(run, here)
+    ]
 
 
 def failures_of(
-    instance: dg.DagsterInstance, chain: Chain, last: Mapping[dg.AssetKey, Materialization]
+    instance: dg.DagsterInstance,
+    chain: Chain,
+    last: Mapping[dg.AssetKey, Materialization],
+    here: str | None = None,
 ) -> Failures:
     """The failures in a row of the runs that the sensors started for a chain."""
-    failed: list[dg.RunRecord] = []
-    for record in _runs_of(instance, chain):
-        if record.dagster_run.status == dg.DagsterRunStatus.SUCCESS:
-            break
-        failed.append(record)
+    failed = _failed(_runs_of(instance, chain, here), chain)
     if not failed:
         return Failures()
     run = failed[0]
+    ended = run.end_time or run.update_timestamp.timestamp()
+    tags = run.dagster_run.tags
+    table = {node.name: node for node in chain.tables}.get(tags.get(FAILED_TABLE, ""))
+    mendable = table is not None and tags.get(FAILURE) == REPAIRABLE
     return Failures(
         count=len(failed),
-        ended=run.end_time or run.update_timestamp.timestamp(),
-        tags=run.dagster_run.tags,
+        ended=ended,
+        tags=tags,
         unfinished=frozenset(
             node.name for node in chain.tables if _unfinished(node, run, last.get(table_key(node)))
         ),
+        released=mendable and _was_repaired(instance, table, ended),
     )
 
 
-def _runs_of(instance: dg.DagsterInstance, chain: Chain) -> list[dg.RunRecord]:
-    own = instance.get_run_records(
-        dg.RunsFilter(tags={CHAIN: chain.name}, statuses=list(ENDED)), limit=MOST_RUNS
-    )
+def _failed(runs: Iterable[dg.RunRecord], chain: Chain) -> list[dg.RunRecord]:
+    """Of a chain's runs, newest first, those that failed and that no success made up for."""
+    failed: list[dg.RunRecord] = []
+    since: frozenset[dg.AssetKey] = frozenset()
+    for record in runs:
+        run = record.dagster_run
+        selected = frozenset(run.asset_selection or chain.keys)
+        if run.status != dg.DagsterRunStatus.SUCCESS:
+            if not selected & chain.keys <= since:
+                failed.append(record)
+        elif CHAIN in run.tags or chain.keys <= selected:
+            break
+        else:
+            # The automation sensor starts single tables too; that mends nothing above them.
+            since |= selected
+        if len(failed) == MOST_RUNS:
+            break
+    return failed
+
+
+def _runs_of(
+    instance: dg.DagsterInstance, chain: Chain, here: str | None
+) -> Iterator[dg.RunRecord]:
+    """The ended runs that the sensors started for a chain, newest first, asked for in pages."""
+    own = _newest_first(instance, {CHAIN: chain.name})
     # The automation sensor starts what is late, of whichever chain.
-    others = instance.get_run_records(
-        dg.RunsFilter(tags={STARTED_BY: "freshness"}, statuses=list(ENDED)), limit=MOST_RUNS
-    )
-    mine = [r for r in others if chain.keys & (r.dagster_run.asset_selection or chain.keys)]
-    return sorted([*own, *mine], key=lambda r: r.create_timestamp, reverse=True)
+    others = _newest_first(instance, {STARTED_BY: "freshness"})
+    both = heapq.merge(own, others, key=lambda r: r.create_timestamp, reverse=True)
+    for record in islice(both, MOST_LOOKED_AT):
+        run = record.dagster_run
+        if chain.keys & (run.asset_selection or chain.keys) and _is_of(run, here):
+            yield record
+
+
+def _newest_first(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> Iterator[dg.RunRecord]:
+    cursor = None
+    while True:
+        page = instance.get_run_records(
+            dg.RunsFilter(tags=tags, statuses=list(ENDED)), limit=PAGE, cursor=cursor
+        )
+        yield from page
+        if len(page) < PAGE:
+            return
+        cursor = page[-1].dagster_run.run_id
+
+
+def _is_of(run: dg.DagsterRun, here: str | None) -> bool:
+    """Whether a run is of a repository; one that does not say may be of any."""
+    origin = run.remote_job_origin
+    label = run.tags.get(REPOSITORY) if origin is None else origin.repository_origin.get_label()
+    return here is None or label is None or label == here
+
+
+def _was_repaired(instance: dg.DagsterInstance, node: Node | None, after: float) -> bool:
+    if node is None:
+        return False
+    since = dg.AssetRecordsFilter(table_key(node), after_timestamp=after)
+    seen = instance.fetch_observations(since, limit=PAGE).records
+    events = [record.asset_observation for record in seen]
+    return any(event is not None and REPAIRED in event.tags for event in events)
 
 
 def _unfinished(node: Node, run: dg.RunRecord, last: Materialization | None) -> bool:

@@ -5,6 +5,7 @@ done shows on the asset's page: as an observation, or as a materialization where
 """
 
 # Without `annotations` from `__future__`: Dagster looks at the type of `context`, not at its name.
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -18,8 +19,15 @@ from kafka_assets.operations import letters
 from kafka_assets.operations.repair import accept_loss, repair
 from kafka_assets.operations.replay import replay
 from kafka_assets.operations.reset import reset
+from kafka_assets.orchestration import heartbeat
 from kafka_assets.orchestration.history import Position
-from kafka_assets.orchestration.names import POSITION, dead_letters_key, table_key
+from kafka_assets.orchestration.names import (
+    EMPTIED,
+    POSITION,
+    REPAIRED,
+    dead_letters_key,
+    table_key,
+)
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.tables import LakeTable
 
@@ -164,7 +172,7 @@ def operation_jobs(graph: Graph, settings: Settings) -> list[dg.JobDefinition]:
             by=_by(context),
             run_id=context.run_id,
         )
-        _observe(context, table_key(node), repair=done)
+        _observe(context, table_key(node), tags={REPAIRED: "true"}, repair=done)
 
     @dg.op(description="Write down records that are gone unread, and go on behind them.")
     def accept_lost_records(context: dg.OpExecutionContext, config: OneTable) -> None:
@@ -178,7 +186,9 @@ def operation_jobs(graph: Graph, settings: Settings) -> list[dg.JobDefinition]:
             run_id=context.run_id,
         )
         said = ", ".join(map(str, lost)) or "nothing"
-        _observe(context, table_key(node), lost=said, reason=config.because)
+        _observe(
+            context, table_key(node), tags={REPAIRED: "true"}, lost=said, reason=config.because
+        )
 
     @dg.op(description="Build tables anew from their sources; refused if rows would be lost.")
     def reset_tables(context: dg.OpExecutionContext, config: Reset) -> None:
@@ -195,7 +205,6 @@ def operation_jobs(graph: Graph, settings: Settings) -> list[dg.JobDefinition]:
             progress=context.log.info,
         )
         for name in report.tables:
-            # Without offsets all of the topic is lag, so the sensor starts the chain.
             _materialized(context, graph.tables[name], anew=True, reset=report.phrase or "no loss")
 
     executor = dg.in_process_executor
@@ -229,8 +238,14 @@ def _by(context: dg.OpExecutionContext) -> str:
     return context.run.tags.get("user") or f"dagster ({letters.user()})"
 
 
-def _observe(context: dg.OpExecutionContext, key: dg.AssetKey, **metadata: Any) -> None:
-    context.log_event(dg.AssetObservation(asset_key=key, metadata=metadata))
+def _observe(
+    context: dg.OpExecutionContext,
+    key: dg.AssetKey,
+    *,
+    tags: Mapping[str, str] | None = None,
+    **metadata: Any,
+) -> None:
+    context.log_event(dg.AssetObservation(asset_key=key, metadata=metadata, tags=tags))
 
 
 def _materialized(
@@ -239,12 +254,19 @@ def _materialized(
     table = LakeTable.open(node.path)
     if table is None:
         return
+    tags = {"dagster/data_version": table.data_version}
     if anew:
+        # Without offsets all of a topic is lag; a table below the first is known by the tag.
+        tags[EMPTIED] = "true"
         metadata[POSITION] = Position(table.table_id, table.version, {}).as_metadata()
     context.log_event(
         dg.AssetMaterialization(
             asset_key=table_key(node),
             metadata=metadata,
-            tags={"dagster/data_version": table.data_version},
+            tags=tags,
         )
     )
+    if not anew:
+        for result in heartbeat.checks_again(context.instance, node):
+            # Dagster takes check results here, though its signature does not say so.
+            context.log_event(result)  # type: ignore[arg-type]

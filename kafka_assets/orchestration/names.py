@@ -15,6 +15,7 @@ import dagster as dg
 
 from kafka_assets.declarations import Place, Topic
 from kafka_assets.graph import Files, Graph, Node, Outside, Source
+from kafka_assets.settings import Settings
 
 CHAIN = "kafka_assets/chain"
 """Run tag: the topic whose chain `kafka_lag` started."""
@@ -32,13 +33,22 @@ FAILED_TABLE = "kafka_assets/failed_table"
 """Run tag of a failed run: the table that failed."""
 
 FAILED_CODE = "kafka_assets/failed_code"
-"""Run tag of a failed run: `lineage_version` of the table that failed."""
+"""Run tag of a failed run: `asked_version` of the table that failed."""
+
+REPAIRED = "kafka_assets/repaired"
+"""Observation tag: a person repaired the table, and its chain may try once more."""
 
 HEARTBEAT = "kafka_assets/heartbeat"
 """Materialization tag: nothing was written; a healthy idle table was renewed."""
 
+EMPTIED = "kafka_assets/emptied"
+"""Materialization tag: the table was reset, and nothing has filled it yet."""
+
 POSITION = "kafka_assets/position"
 """Materialization metadata: how far the table's reported commits reach (`history.Position`)."""
+
+REPOSITORY = ".dagster/repository"
+"""Run tag of Dagster's own: the repository and the code location that the run is of."""
 
 LAG_SENSOR = "kafka_lag"
 FOLDER_SENSOR = "new_files"
@@ -98,6 +108,22 @@ def lineage_version(node: Node) -> str:
     sources = [one.source for one in node.inputs]
     above = [lineage_version(source) for source in sources if isinstance(source, Node)]
     return hashlib.sha256(" ".join([node.code_version, *above]).encode()).hexdigest()[:16]
+
+
+def asked_version(node: Node, settings: Settings) -> str:
+    """Names all that the message of a refusal may ask a person to change.
+
+    Beside the code that is where the table lies and how many of its rows may die, which are no
+    reason to compute anything anew.
+    """
+    allowed = [
+        settings.dead_letters.max_share
+        if part.table.max_dead_share is None
+        else part.table.max_dead_share
+        for part in (node, *node.flows)
+    ]
+    asked = (lineage_version(node), node.path, node.checkpoint, allowed)
+    return hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 It never consumes and never starts Spark. What it knows of runs comes from the instance; its cursor
 holds only what it said last of each topic. What holds a chain back, and how one is asked for, is
-here for `folders` too. When a table starts for another reason is in `automation`.
+in `verdicts`. When a table starts for another reason is in `automation`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import dagster as dg
@@ -26,34 +25,35 @@ from kafka_assets.orchestration.history import (
     failures_of,
     keys_in_flight,
     latest,
+    repository_of,
 )
 from kafka_assets.orchestration.names import (
-    CHAIN,
-    FAILED_CODE,
-    FAILED_TABLE,
-    FAILURE,
     LAG_SENSOR,
-    REASON,
-    STARTED_BY,
-    FolderChain,
+    Chain,
     TopicChain,
     chains_of,
-    lineage_version,
+    folder_chains_of,
     table_key,
     topic_key,
+)
+from kafka_assets.orchestration.verdicts import (
+    Busy,
+    Last,
+    Verdict,
+    emptied,
+    held_back,
+    in_flight,
+    in_turn,
+    run_request,
+    said_before,
 )
 from kafka_assets.settings import KafkaSettings, SensorSettings, Settings
 from kafka_assets.sources.kafka import KafkaAdmin, TopicState
 
-WAITS_FOR_PEOPLE = ("expectation_failed", "fence_refused", "dead_share_exceeded", "place_changed")
-"""Kinds of failure that a retry cannot mend."""
-
 SAME_OFFSETS_SECONDS = 600.0
 """How long a chain is not started again for end offsets that a good run was started for before."""
 
-Last = Mapping[dg.AssetKey, Materialization]
-Busy = list[frozenset[dg.AssetKey] | None]
-Chain = TopicChain | FolderChain
+FailuresOf = Callable[[Chain], Failures]
 Event = dg.AssetMaterialization | dg.AssetObservation | dg.AssetCheckEvaluation
 
 
@@ -65,21 +65,6 @@ class Admin(Protocol):
 
     def waiting_since(self, offsets: Mapping[tuple[str, int], int], before_ms: int) -> set[str]:
         """Topics with a record at or beyond offsets that is older than a time."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether a chain starts now.
-
-    Attributes:
-        start: True to start it.
-        why: The reason, for people.
-        healthy: Its idle tables may be renewed.
-    """
-
-    start: bool
-    why: str
-    healthy: bool = False
 
 
 @dataclass
@@ -98,7 +83,7 @@ class Tick:
     """
 
     now: float
-    settings: SensorSettings
+    settings: Settings
     graph: Graph
     states: Mapping[str, TopicState]
     aged: frozenset[str]
@@ -141,16 +126,21 @@ def kafka_lag_sensor(
         except SourceError as error:
             return dg.SkipReason(str(error))
         said = said_before(context.cursor)
-        busy = keys_in_flight(context.instance)
-        tick = Tick(clock(), settings.sensor, graph, states, aged, last, busy, said)
+        here = repository_of(context)
+        busy = keys_in_flight(context.instance, here)
+        tick = Tick(clock(), settings, graph, states, aged, last, busy, said)
+
+        def failures(chain: Chain) -> Failures:
+            return failures_of(context.instance, chain, last, here)
+
         verdicts = {
-            chain.name: verdict(tick, chain, failures_of(context.instance, chain, last))
+            chain.name: verdict(tick, chain, failures(chain))
             for chain in chains
             if chain.topic.topic in states
         }
         requests = _requests(tick, chains, verdicts)
         events: list[Event] = [*_moved_topics(tick)]
-        for node in _idle_tables(tick, verdicts, context.instance, chains):
+        for node in _idle_tables(tick, verdicts, chains, failures):
             events += heartbeat.renewal(context.instance, node, last[table_key(node)])
         notes = [*problems, *(f"{name}: {v.why}" for name, v in verdicts.items())]
         return dg.SensorResult(
@@ -168,6 +158,9 @@ def verdict(tick: Tick, chain: TopicChain, failures: Failures) -> Verdict:
     held = held_back(chain, tick.busy, failures, tick.graph, tick.settings, tick.now)
     if held is not None:
         return held
+    empty = emptied(chain, tick.last)
+    if empty is not None:
+        return Verdict(True, f"{empty.name} was reset")
     never_built = [n for n in chain.tables if table_key(n) not in tick.last]
     if never_built and any(table_key(n) in tick.last for n in chain.readers):
         return Verdict(True, f"{never_built[0].name} was never built")
@@ -183,11 +176,11 @@ def verdict(tick: Tick, chain: TopicChain, failures: Failures) -> Verdict:
         )
     if lag < 0:
         return Verdict(True, "the topic's offsets went back")
-    if lag >= tick.settings.min_records:
+    if lag >= tick.settings.sensor.min_records:
         return Verdict(True, f"lag {lag}")
     if chain.topic.topic in tick.aged:
         return Verdict(True, f"lag {lag}, some of it too old")
-    return Verdict(False, f"lag {lag}, below {tick.settings.min_records}")
+    return Verdict(False, f"lag {lag}, below {tick.settings.sensor.min_records}")
 
 
 def lag_of(chain: TopicChain, state: TopicState, last: Last) -> int:
@@ -205,57 +198,6 @@ def version_of(state: TopicState) -> str:
     """Names what a topic holds; it changes when a record arrives."""
     text = f"{state.topic_id} {sorted(state.end.items())}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def pause_after(failures: int, settings: SensorSettings) -> float:
-    """Seconds between the end of a chain's last failure in a row and its next try."""
-    # The exponent is bounded only so that it cannot overflow.
-    doubled = settings.backoff_first_seconds * 2.0 ** min(failures - 1, 32)
-    return min(doubled, settings.backoff_most_seconds)
-
-
-def held_back(
-    chain: Chain,
-    busy: Busy,
-    failures: Failures,
-    graph: Graph,
-    settings: SensorSettings,
-    now: float,
-) -> Verdict | None:
-    """The verdict over a chain that is running or has failed; None where its source decides."""
-    if any(keys is None or keys & chain.keys for keys in busy):
-        return Verdict(False, "a run is in flight")
-    if failures.count and not failures.repaired:
-        return after_failure(failures, graph, settings, now)
-    return None
-
-
-def run_request(chain: Chain, found: Verdict, sensor: str) -> dg.RunRequest:
-    """Ask for a run of a chain's tables, saying who asks and why."""
-    return dg.RunRequest(
-        asset_selection=sorted(chain.keys),
-        tags={CHAIN: chain.name, STARTED_BY: sensor, REASON: found.why},
-    )
-
-
-def after_failure(
-    failures: Failures, graph: Graph, settings: SensorSettings, now: float
-) -> Verdict:
-    """Whether a chain that failed starts again now, and why."""
-    kind, table = failures.tags.get(FAILURE, "run_failed"), failures.tags.get(FAILED_TABLE, "")
-    what = f"{kind.replace('_', ' ')} in {table}" if table else kind.replace("_", " ")
-    if kind in WAITS_FOR_PEOPLE:
-        node = graph.tables.get(table)
-        if node is not None and failures.tags.get(FAILED_CODE) == lineage_version(node):
-            return Verdict(
-                False, f"{what}: waits for changed code, or for a manual run of {table} to succeed"
-            )
-        return Verdict(True, f"the code changed after {what}")
-    again = failures.ended + pause_after(failures.count, settings)
-    if now < again:
-        at = datetime.fromtimestamp(again, UTC).strftime("%H:%M:%S UTC")
-        return Verdict(False, f"{what}, {failures.count} in a row: next try at {at}")
-    return Verdict(True, f"try again after {failures.count} failures")
 
 
 def _describe(admin: Admin, topics: list[str]) -> tuple[dict[str, TopicState], list[str]]:
@@ -314,7 +256,7 @@ def _requests(
 ) -> list[dg.RunRequest]:
     requests = []
     started: set[dg.AssetKey] = set()
-    for chain in chains:
+    for chain in in_turn(chains, tick.said):
         found = verdicts.get(chain.name)
         # A table of two chains: the second chain has its turn at a later tick.
         if found is None or not found.start or started & chain.keys:
@@ -351,10 +293,10 @@ def _moved_topics(tick: Tick) -> list[dg.AssetMaterialization]:
 def _idle_tables(
     tick: Tick,
     verdicts: Mapping[str, Verdict],
-    instance: dg.DagsterInstance,
     chains: Iterable[TopicChain],
+    failures: FailuresOf,
 ) -> list[Node]:
-    """Tables to renew: all their chains are healthy and without lag."""
+    """Tables to renew: all their chains are healthy, and their topics without lag."""
     may: set[str] = set()
     must_not: set[str] = set()
     for chain in chains:
@@ -366,21 +308,24 @@ def _idle_tables(
         due = {n.name for n in chain.tables if heartbeat.due(n, _of(tick, n), tick.now)}
         if due:
             may |= due
-            must_not |= failures_of(instance, chain, tick.last).unfinished
+            must_not |= failures(chain).unfinished
+    for folder in folder_chains_of(tick.graph):
+        names = {node.name for node in folder.tables}
+        # What is not due anyway is not worth a question to the instance.
+        if may & names:
+            must_not |= _not_of_folder(tick, folder, names, failures)
     return [node for name, node in tick.graph.tables.items() if name in may - must_not]
+
+
+def _not_of_folder(
+    tick: Tick, chain: Chain, names: set[str], failures: FailuresOf
+) -> set[str] | frozenset[str]:
+    """Tables of a folder's chain that are behind the folder, so that nothing may renew them."""
+    if in_flight(chain, tick.busy):
+        return names
+    found = failures(chain)
+    return names if found.count and not found.repaired else found.unfinished
 
 
 def _of(tick: Tick, node: Node) -> Materialization | None:
     return tick.last.get(table_key(node))
-
-
-def said_before(cursor: str | None) -> dict[str, dict[str, Any]]:
-    """What a sensor's cursor holds, by the source's name in the graph."""
-    try:
-        said = json.loads(cursor or "{}")
-    except json.JSONDecodeError:
-        return {}
-    # A cursor that a person typed into the UI is as good as none.
-    if not isinstance(said, dict) or not all(isinstance(v, dict) for v in said.values()):
-        return {}
-    return said

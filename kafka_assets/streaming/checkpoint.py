@@ -22,6 +22,8 @@ FILES_SEEN = "kafka_assets.files.json"
 NOTHING_YET = "-"
 """What Spark writes for a source that has no offset."""
 
+_DECODER = json.JSONDecoder()
+
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -191,8 +193,9 @@ class Checkpoint:
         for folder in sources.iterdir() if sources.exists() else ():
             file = folder / "0"
             text = file.read_text(encoding="utf-8") if file.exists() else ""
-            first = json.loads(text[text.index("{") :]) if "{" in text else {}
-            if topic in first:
+            # A source that reads files lists them here, line by line.
+            first = _DECODER.raw_decode(text, text.index("{"))[0] if "{" in text else {}
+            if isinstance(first.get(topic), dict):
                 return dict(first[topic])
         return None
 

@@ -7,8 +7,9 @@ standard library, and modules of the same kind.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -31,8 +32,34 @@ RECORD = {
 
 AT = ["topic", "partition", "offset"]
 RAW_COLUMNS = ["key", "value", "headers"]
+PLACE = [*AT, "timestamp"]
 IDENTITY = ["query_id", "batch_id", "topic", "partition", "offset", "row"]
 """What a letter is named after: a batch that is run again gives its letters the same names."""
+
+
+@dataclass(frozen=True)
+class LettersSpec(BatchSpec):
+    """What a batch is told when its rows can die.
+
+    Attributes:
+        keeps_records: The function passes on key, value and headers of the records that its rows
+            were made from, as they are.
+        given: The batch as the function is given it, where that is done here; None where the
+            function is a part of the query.
+    """
+
+    keeps_records: bool = False
+    given: DataFrame | None = field(default=None, compare=False, repr=False)
+
+
+def with_records(
+    spec: LettersSpec,
+    run: Callable[[BatchSpec, DataFrame, int], None],
+    frame: DataFrame,
+    batch_id: int,
+) -> None:
+    """Run a batch whose dead letters may look up their records in it."""
+    run(replace(spec, given=frame), frame, batch_id)
 
 
 def write_dead_letters(
@@ -186,32 +213,46 @@ def _rule_letters(
     drops = [(i, rule) for i, rule in enumerate(spec.rules) if rule.action == "drop"]
     names = [F.when(F.col(f"_broken_{i}"), F.lit(rule.name)) for i, rule in drops]
     why = [F.when(F.col(f"_broken_{i}"), F.lit(f"{rule.name}: {rule.text}")) for i, rule in drops]
-    # The rows of a topic are the records themselves.
-    are_records = not spec.has_source and set(RECORD) <= set(spec.columns)
+    # The rows of a topic may be the records themselves.
+    are_records = isinstance(spec, LettersSpec) and spec.keeps_records
+    by_source = spec.has_source and not are_records
     dead = rows.filter("_dead").select(
-        *(["_source"] if spec.has_source else []),
-        *([F.col(c).cast(t).alias(c) for c, t in RECORD.items()] if are_records else []),
+        *(["_source.*"] if by_source else _columns(spec, RECORD if are_records else PLACE)),
         F.array_compact(F.array(*names)).alias("failed_rules"),
         F.concat_ws("; ", *why).alias("reason"),
         F.to_json(F.struct(*[F.col(f"`{c}`") for c in spec.columns])).alias("row"),
     )
-    if are_records:
-        return dead
-    if not spec.has_source:
-        return dead.select("*", *[F.lit(None).cast(t).alias(c) for c, t in RECORD.items()])
-    return _with_record(spec, decoded, dead, counts, held)
+    return dead if are_records else _with_record(spec, decoded, dead, counts, held)
+
+
+def _columns(spec: BatchSpec, names: Iterable[str]) -> list[Column]:
+    """Columns of a letter that say which record it was; null for rows that are no records.
+
+    Results of an aggregate may have columns of these names as well.
+    """
+    needed = AT if _given(spec) is not None else RECORD
+    known = set(spec.columns) if set(needed) <= set(spec.columns) else set()
+    return [
+        (F.col(name) if name in known else F.lit(None)).cast(RECORD[name]).alias(name)
+        for name in names
+    ]
 
 
 def _with_record(
     spec: BatchSpec,
     decoded: DataFrame | None,
-    dead: DataFrame,
+    placed: DataFrame,
     counts: dict[str, Any],
     held: ExitStack,
 ) -> DataFrame:
-    """Add the raw record: from the batch where it carries it, else from bronze by coordinates."""
-    placed = dead.select("_source.*", "failed_rules", "reason", "row")
+    """Add the raw record: from the batch where it has it, else from bronze by coordinates."""
     few = counts["dead"] <= SMALL_BATCH
+    given, in_bronze = _given(spec), spec.has_source and spec.raw_path is not None
+    if given is not None and not in_bronze and _carried(spec, given):
+        wanted = placed.select(*AT).distinct()
+        records = given.join(F.broadcast(wanted) if few else wanted, AT, "left_semi")
+        # A table upstream may have several rows of a record.
+        return _joined(placed.drop("timestamp"), records.dropDuplicates(AT), few)
     if decoded is None:
         return _from_bronze(spec, placed, counts, few)
     carried = decoded.filter("_raw IS NOT NULL AND NOT _undecodable").select(
@@ -234,12 +275,22 @@ def _with_record(
 def _from_bronze(
     spec: BatchSpec, placed: DataFrame, counts: dict[str, Any], few: bool
 ) -> DataFrame:
-    if spec.raw_path is None:
-        return placed.select("*", *[F.lit(None).cast(RECORD[c]).alias(c) for c in RAW_COLUMNS])
     first, last = counts["dead_offsets"]
+    if spec.raw_path is None or first is None:
+        return placed.select("*", *[F.lit(None).cast(RECORD[c]).alias(c) for c in RAW_COLUMNS])
     bronze = placed.sparkSession.read.format("delta").load(spec.raw_path)
     near = bronze.filter(F.col("offset").between(first, last))
-    raw = near.select(*AT, *[F.col(name).cast(RECORD[name]).alias(name) for name in RAW_COLUMNS])
     if few:
-        raw = F.broadcast(raw.join(F.broadcast(placed.select(*AT).distinct()), AT, "left_semi"))
-    return placed.join(raw, AT, "left")
+        near = near.join(F.broadcast(placed.select(*AT).distinct()), AT, "left_semi")
+    return _joined(placed, near, few)
+
+
+def _joined(placed: DataFrame, records: DataFrame, few: bool) -> DataFrame:
+    """Letters with what they do not have yet of their records, which they name by `AT`."""
+    more = [name for name in RECORD if name not in placed.columns]
+    raw = records.select(*AT, *[F.col(name).cast(RECORD[name]).alias(name) for name in more])
+    return placed.join(F.broadcast(raw) if few else raw, AT, "left")
+
+
+def _given(spec: BatchSpec) -> DataFrame | None:
+    return spec.given if isinstance(spec, LettersSpec) else None

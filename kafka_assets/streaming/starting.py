@@ -23,10 +23,11 @@ from kafka_assets.streaming import by_value, fence
 from kafka_assets.streaming.batch import run_batch, run_keyed
 from kafka_assets.streaming.changes import ChangesSpec, run_changes
 from kafka_assets.streaming.creating import set_property
+from kafka_assets.streaming.dead_letters import LettersSpec, with_records
 from kafka_assets.streaming.interpreted import engine_conf
 from kafka_assets.streaming.plan import RAW, Planned, decoded_frame, folding, plan_table
 from kafka_assets.streaming.session import conf_of_a_run
-from kafka_assets.streaming.spec import BatchSpec, Rule, Through
+from kafka_assets.streaming.spec import Rule, Through
 from kafka_assets.streaming.tables import LakeTable
 from kafka_assets.streaming.windows import WindowSpec, run_windows, window_start
 
@@ -93,7 +94,7 @@ def _start(run: Run, position: fence.Position, *, alone: bool) -> StreamingQuery
         return _start_windows(run, position)
     if node.table.changes is not None:
         return _start_changes(run, position, node.table.changes)
-    if alone and node.only_stream is not None:
+    if node.only_stream is not None and (alone or _looks_up_records(run)):
         return _start_alone(run, position, _read(run, position, node.only_stream, "stream"))
     frames = node.frames(lambda upstream, how: _read(run, position, upstream, how))
     if node.payload is not None:
@@ -114,11 +115,29 @@ def _is_held(node: Node) -> bool:
     return node.payload is not None or bool(looked_at)
 
 
-def batch_spec(run: Run, position: fence.Position | None = None) -> BatchSpec:
+def _looks_up_records(run: Run) -> bool:
+    """Whether the function is given each batch by itself, for the sake of its dead letters.
+
+    They keep their records as they were. Rows whose function computes key, value or headers do not
+    have these any more, and where no bronze table has them either, only the batch knows them.
+    """
+    node, planned = run.node, plan_table(run.node, run.session)
+    if planned.records != "batch" or _in_bronze(run):
+        return False
+    # A program's function needs this package, which a server does not have.
+    return run.settings.spark.remote is None or not hasattr(node.table.function, "of_program")
+
+
+def _in_bronze(run: Run) -> bool:
+    """Whether the records of dead rows are looked up in a table upstream."""
+    return run.planned.has_source and _raw_path(run.node, run.session) is not None
+
+
+def batch_spec(run: Run, position: fence.Position | None = None) -> LettersSpec:
     """What a batch of this run is told."""
     node, table = run.node, run.node.table
     decodes = node.payload is not None
-    return BatchSpec(
+    return LettersSpec(
         table=node.name,
         path=node.path,
         dead_letters_path=node.dead_letters_path if node.may_have_dead_letters else None,
@@ -144,6 +163,7 @@ def batch_spec(run: Run, position: fence.Position | None = None) -> BatchSpec:
         if table.max_dead_share is None
         else table.max_dead_share,
         guarded=run.settings.dead_letters.guarded_rows,
+        keeps_records=plan_table(node, run.session).records == "row" and not _in_bronze(run),
     )
 
 
@@ -222,7 +242,7 @@ def _start_alone(run: Run, position: fence.Position, stream: DataFrame) -> Strea
     function = Through((*_through(run.node).views, run.node.table.function))
     at = "_source." if "_source" in stream.columns else ""
     spec = replace(batch_spec(run, position), function=function, at=at)
-    return _for_each(run, stream, partial(run_batch, by_value.sent(spec, run.node)))
+    return _for_each(run, stream, partial(with_records, by_value.sent(spec, run.node), run_batch))
 
 
 def _start_keyed(run: Run, position: fence.Position, stream: DataFrame) -> StreamingQuery:

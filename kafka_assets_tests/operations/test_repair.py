@@ -14,11 +14,12 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 import kafka_assets as ka
-from kafka_assets.errors import FenceRefused, OperationRefused
+from kafka_assets.errors import FenceRefused, OperationRefused, RunFailed
 from kafka_assets.graph import Node
 from kafka_assets.operations import audit, repair
 from kafka_assets.operations.repair import Lost
 from kafka_assets.settings import Settings
+from kafka_assets.streaming import batch
 from kafka_assets.streaming.checkpoint import Checkpoint
 from kafka_assets.streaming.run import run_table
 from kafka_assets.streaming.tables import LakeTable
@@ -91,6 +92,35 @@ def test_a_loss_is_accepted_also_when_a_batch_was_begun(bronze: Bronze) -> None:
     assert bronze.offsets() == [0, 1, 2, 3, 4, 6]
     bronze.run()
     assert bronze.offsets() == [0, 1, 2, 3, 4, 6]
+
+
+def test_rows_of_a_batch_of_which_only_the_letters_were_written_are_not_passed_over(
+    spark: SparkSession, settings: Settings, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topic(settings.kafka.bootstrap_servers, topic_name)
+    events = ka.kafka_topic(topic_name, name="events")
+
+    @ka.streaming_table(layer="bronze")
+    @ka.expect_or_drop("good", "string(value) <> 'bad'")
+    def raw(events: Any) -> Any:
+        return events
+
+    node = graph_of(settings, events, raw).tables["raw"]
+    produce(settings.kafka.bootstrap_servers, topic_name, ["a"])
+    run_table(node, spark, settings)
+    produce(settings.kafka.bootstrap_servers, topic_name, ["b", "bad"])
+
+    def dies(*_: object) -> None:
+        raise OSError("no table")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(batch, "_write_table", dies)
+        with pytest.raises(RunFailed, match="no table"):
+            run_table(node, spark, settings)
+    shutil.rmtree(node.checkpoint)
+    assert f"{topic_name}/0 at 1" in repair.repair(node, settings)
+    report = run_table(node, spark, settings)
+    assert (report.kept, report.dead) == (1, 1)
 
 
 def test_nothing_is_accepted_where_nothing_is_lost(bronze: Bronze) -> None:

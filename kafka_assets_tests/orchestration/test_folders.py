@@ -12,10 +12,10 @@ import pytest
 import kafka_assets as ka
 from kafka_assets.errors import RunFailed
 from kafka_assets.graph import Graph, Node
-from kafka_assets.orchestration.automation import folders_looked_up
+from kafka_assets.orchestration.automation import moved_by_sensors
 from kafka_assets.orchestration.build import graph_defs
 from kafka_assets.orchestration.folders import new_files_sensor
-from kafka_assets.orchestration.names import files_key, folder_chains_of
+from kafka_assets.orchestration.names import EMPTIED, STARTED_BY, files_key, folder_chains_of
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.report import RunReport
 from kafka_assets_tests.helpers import graph_of
@@ -120,7 +120,9 @@ def test_a_new_file_computes_the_views_of_its_folder_and_starts_no_stream_that_l
     }
 
 
-def test_a_stream_that_looks_files_up_waits_for_no_event_of_their_folder(tmp_path: Path) -> None:
+def test_a_stream_that_looks_files_up_starts_with_any_run_of_a_table_of_another_location(
+    tmp_path: Path,
+) -> None:
     outside = ka.external_table("orders", path="orders")
     codes = ka.file_source("codes", "codes", format="text")
 
@@ -133,12 +135,17 @@ def test_a_stream_that_looks_files_up_waits_for_no_event_of_their_folder(tmp_pat
         return orders.join(codes, "value").join(shown, "value")
 
     graph = graph_of(Settings(lake=str(tmp_path)), outside, codes, shown, named)
-    keys = {key.to_user_string() for key in folders_looked_up(graph.tables["named"])}
+    keys = {key.to_user_string() for key in moved_by_sensors(graph.tables["named"])}
     assert keys == {"files/codes", "view/shown"}
     defs = graph_defs(graph, Settings(lake=str(tmp_path)), spark=NoSpark())
     instance = dg.DagsterInstance.ephemeral()
     before = dg.evaluate_automation_conditions(defs, instance)
-    instance.report_runless_asset_event(dg.AssetMaterialization(["silver", "orders"]))
+
+    @dg.asset(key=["silver", "orders"])
+    def orders() -> None: ...
+
+    # As another code location of kafka_assets would, whose sensors know nothing of this one.
+    dg.materialize([orders], instance=instance, tags={STARTED_BY: "kafka_lag"})
     after = dg.evaluate_automation_conditions(defs, instance, cursor=before.cursor)
     assert after.get_num_requested(dg.AssetKey(["silver", "named"])) == 1
 
@@ -186,6 +193,51 @@ def test_a_run_that_failed_is_tried_again_after_a_pause_though_no_file_came(
     folder.now += folder.settings.sensor.backoff_first_seconds + 60
     (again,), _ = folder.tick()
     assert "try again after 1 failures" in str(again.tags)
+
+
+def test_of_two_folders_that_feed_one_table_the_one_that_waited_longer_starts_first(
+    tmp_path: Path,
+) -> None:
+    arrived = ka.file_source("arrived", "landing", format="text")
+    quiet = ka.file_source("quiet", "quiet", format="text")
+
+    @ka.streaming_table(layer="bronze")
+    def lines(arrived: Any, quiet: Any) -> Any:
+        return arrived.union(quiet)
+
+    folder = Folder(tmp_path, arrived, quiet, lines)
+    (tmp_path / "quiet").mkdir()
+    (tmp_path / "quiet" / "1.txt").write_text("a line")
+    started = []
+    for name in ("1.txt", "2.txt"):
+        folder.put(name)
+        (request,), _ = folder.tick()
+        started.append(request.tags["kafka_assets/chain"])
+        folder.now += 30
+    assert started == ["arrived", "quiet"]
+
+
+def test_a_new_file_does_not_start_what_waits_after_a_failure(folder: Folder) -> None:
+    defs = graph_defs(folder.graph, folder.settings, spark=NoSpark())
+    folder.put("1.txt")
+    (request,), _ = folder.tick()
+    folder.fail(request)
+    before = dg.evaluate_automation_conditions(defs, folder.instance)
+    folder.put("2.txt")
+    assert folder.tick()[0] == []
+    after = dg.evaluate_automation_conditions(defs, folder.instance, cursor=before.cursor)
+    assert after.total_requested == 0
+
+
+def test_a_table_that_was_reset_below_a_quiet_folder_is_filled_again(folder: Folder) -> None:
+    folder.put("1.txt")
+    folder.tick()
+    assert folder.tick() == ([], "arrived: 1 files, none of them new")
+    folder.instance.report_runless_asset_event(
+        dg.AssetMaterialization(["silver", "copied"], tags={EMPTIED: "true"})
+    )
+    (request,), _ = folder.tick()
+    assert request.tags["kafka_assets/reason"] == "copied was reset"
 
 
 def test_a_folder_that_cannot_be_looked_at_is_named_and_starts_nothing(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
 import kafka_assets as ka
-from kafka_assets.errors import PlanError
+from kafka_assets.errors import FenceRefused, PlanError
 from kafka_assets.graph import Graph
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.run import run_graph, run_table
@@ -99,6 +100,9 @@ def test_a_batch_that_a_topic_has_is_not_sent_again_when_only_its_commit_is_miss
     (commits / ".0.crc").unlink()
     run_graph(graph, spark, settings)
     assert len(records(settings, f"{topic_name}-out")) == 1
+    shutil.rmtree(commits.parent)
+    with pytest.raises(FenceRefused, match=r"its checkpoint .* is not there"):
+        run_table(graph.tables["out"], spark, settings)
 
 
 def test_rows_that_a_topic_has_no_place_for_are_refused_at_plan_time(
