@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafka_assets.errors import DeclarationError, ProgramRefused
 from kafka_assets.frontends.programs import load_program
-from kafka_assets_tests.frontends.shown import graph_of_program, refused, written
+from kafka_assets.frontends.programs.execution import Execution, Running
+from kafka_assets.frontends.programs.registry import Registry
+from kafka_assets.frontends.programs.session import Spark
+from kafka_assets_tests.frontends.shown import edges, graph_of_program, refused, rules, written
 
 TOPIC = 'spark.readStream.format("kafka").option("subscribe", "t").load()'
 START = f"""import dlt
@@ -234,3 +238,155 @@ def test_a_stream_from_a_rewritten_table_is_refused_when_the_graph_is_built(
     )
     with pytest.raises(DeclarationError, match=r"program\.py:7.*streams from 'whole'"):
         graph_of_program(loaded, tmp_path)
+
+
+AUDITED = """import functools
+def audited(function):
+    @functools.wraps(function)
+    def call(): return function()
+    return call
+"""
+
+
+def test_expectations_under_another_decorator_are_those_of_the_table(tmp_path: Path) -> None:
+    text = (
+        f"{AUDITED}{START}@dlt.table\n@audited\n@dlt.expect_or_drop('w', 'x > 1')\n@audited\n"
+        "@dlt.expect('v', 'x > 0')\ndef a(): return dlt.read('t_raw')\n"
+    )
+    assert rules(written(tmp_path, text)) == {
+        "a": [("w", "drop", "x > 1"), ("v", "warn", "x > 0")],
+    }
+
+
+def test_an_expectation_that_no_table_takes_up_is_refused_by_its_line(tmp_path: Path) -> None:
+    body = "def a(): return dlt.read_stream('t_raw')\n"
+    unknown = AUDITED.replace("    @functools.wraps(function)\n", "")
+    hidden = f"@dlt.table(name='a')\n@audited\n@dlt.expect_or_drop('w', 'x > 1')\n{body}"
+    assert refused(tmp_path, unknown + START + hidden) == [
+        "program.py:11: the expectation 'w' is on the function of no table or view"
+    ]
+    flow = (
+        "dlt.create_streaming_table('t')\n@dlt.append_flow(target='t')\n@audited\n"
+        f"@dlt.expect_or_fail('w', 'x > 1')\n{body}"
+    )
+    assert refused(tmp_path, AUDITED + START + flow) == [
+        "program.py:13: the expectation 'w' is on the flow 'a', which keeps none"
+    ]
+
+
+def test_a_function_may_be_a_partial_or_an_object_to_call(tmp_path: Path) -> None:
+    text = (
+        "import functools\nimport dlt\n"
+        "def of(name): return spark.readStream.format('kafka').option('subscribe', name).load()\n"
+        "class Of:\n    def __init__(self, name): self.name = name\n"
+        "    def __call__(self): return of(self.name)\n"
+        "dlt.table(name='a')(functools.partial(of, 'x'))\ndlt.table(name='b')(Of('y'))\n"
+    )
+    loaded = written(tmp_path, text)
+    assert edges(loaded) == {("x", "a"), ("y", "b")}
+    assert loaded.tables["a"].place.line == 3
+    versions = [
+        {name: node.code_version for name, node in graph_of_program(one, tmp_path).tables.items()}
+        for one in (loaded, written(tmp_path, text.replace("'x'", "'z'")))
+    ]
+    assert versions[0]["a"] != versions[1]["a"]
+    assert versions[0]["b"] == versions[1]["b"]
+    unnamed = text.replace("name='a'", "").replace("name='b'", "")
+    assert refused(tmp_path, unnamed)[:2] == [
+        "program.py:7: a function that is a partial has no name of its own",
+        "program.py:8: a function that is a Of has no name of its own",
+    ]
+
+
+def test_a_tables_name_without_its_word_is_refused(tmp_path: Path) -> None:
+    text = f"{START}@dlt.table('other')\ndef x(): return dlt.read('t_raw')\n"
+    assert refused(tmp_path, text) == ["program.py:5: the name 'other' stands without name="]
+
+
+def test_arguments_have_the_names_that_they_have_in_spark(tmp_path: Path) -> None:
+    text = (
+        "import dlt\nspark.conf.set(key='from', value='t')\n"
+        "T, U = spark.conf.get('no', default='u'), spark.conf.get(key='from')\n"
+        "@dlt.table\ndef a(): return spark.readStream.format('kafka').option('subscribe', T)"
+        ".load().union(spark.readStream.format('kafka').option('subscribe', U).load())\n"
+        "@dlt.table\ndef b(): return spark.sql(sqlQuery='SELECT * FROM a')\n"
+        "@dlt.table\ndef c(): return spark.table(tableName='b')\n"
+    )
+    assert edges(written(tmp_path, text)) == {("u", "a"), ("t", "a"), ("a", "b"), ("b", "c")}
+
+
+def test_frames_and_values_that_a_query_is_given_are_no_tables(tmp_path: Path) -> None:
+    query = "SELECT {c}, '{{d}}' FROM {d} JOIN other d USING (key) WHERE key > {n} AND key <> {s}"
+    text = (
+        f"{START}@dlt.table\ndef other(): return dlt.read('t_raw')\n"
+        f"@dlt.table\ndef x(): return spark.sql({query!r}, d=dlt.read_stream('t_raw'), n=1, "
+        "s=\"it's\", c=F.col('key'))\n"
+    )
+    loaded = written(tmp_path, text)
+    assert edges(loaded) >= {("t_raw", "x"), ("other", "x")}
+    assert loaded.tables["x"].reads == {"other": "static"}
+
+
+class Frame:
+    """A frame of a run, by its name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def filter(self, condition: str) -> str:
+        assert condition == "true"
+        return self.name
+
+
+class Session:
+    """A session of a run that shows what it is asked."""
+
+    def sql(self, text: str, **named: Any) -> tuple[str, dict[str, Any]]:
+        return text, named
+
+
+@pytest.mark.parametrize(
+    ("query", "asked"),
+    [
+        (
+            "SELECT s.id, '{x}' FROM silver.orders s LEFT JOIN bronze.orders b USING (id)",
+            "SELECT s.id, '{{x}}' FROM {0} s LEFT JOIN {1} b USING (id)",
+        ),
+        (
+            "SELECT orders.id FROM silver.orders s LEFT JOIN bronze.orders USING (id)",
+            "SELECT orders.id FROM {0} s LEFT JOIN {1} AS `orders` USING (id)",
+        ),
+        (
+            "SELECT bronze.orders.id FROM silver.orders JOIN bronze.orders USING (id)",
+            "SELECT `bronze_orders`.id FROM {0} AS `silver_orders` JOIN {1} AS `bronze_orders` "
+            "USING (id)",
+        ),
+        (
+            "SELECT x, orders FROM STREAM(silver.orders) JOIN STREAM(bronze.orders o) USING (id)",
+            "SELECT x, orders FROM {0} AS `orders` JOIN {1} o USING (id)",
+        ),
+    ],
+)
+def test_two_tables_with_one_last_part_stay_two_in_a_query(
+    tmp_path: Path, query: str, asked: str
+) -> None:
+    registry = Registry(tmp_path, set(), {})
+    by = Execution(registry, {"silver.orders": "silver", "bronze.orders": "bronze"})
+    frames = {"silver": Frame("silver"), "bronze": Frame("bronze")}
+    with by.run_with(Running(Session(), frames, {})):
+        text, given = Spark(by).sql(query)
+    numbers = {"{0}": "{kafka_assets_frame_0}", "{1}": "{kafka_assets_frame_1}"}
+    for short, long in numbers.items():
+        asked = asked.replace(short, long)
+    assert text == asked
+    assert given == {"kafka_assets_frame_0": "silver", "kafka_assets_frame_1": "bronze"}
+
+
+def test_a_query_of_two_such_tables_that_only_spark_reads_is_refused(tmp_path: Path) -> None:
+    query = "FROM silver.orders |> JOIN bronze.orders |> SET x = 1 |> DROP y"
+    text = f"{START}@dlt.table\ndef x(): return spark.sql({query!r})\n"
+    given = {"silver.orders": "silver", "bronze.orders": "bronze"}
+    assert refused(tmp_path, text, tables=given) == [
+        "program.py:6: a query that only Spark can read names silver.orders, bronze.orders, which "
+        "are one in it"
+    ]

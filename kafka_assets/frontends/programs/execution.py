@@ -54,11 +54,18 @@ class Execution:
     Args:
         registry: Takes up what the program declares.
         borrowed: Tables that it reads and others declare: name as written -> name in the graph.
+        beside: Names of tables that SQL in its folder declares.
     """
 
-    def __init__(self, registry: Registry, borrowed: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        borrowed: Mapping[str, str],
+        beside: frozenset[str] = frozenset(),
+    ) -> None:
         self.registry = registry
         self.borrowed = borrowed
+        self.beside = beside
         self.spark: Any = None
         self.reads_at_top = False
         self.running: Running | None = None
@@ -81,7 +88,10 @@ class Execution:
             if key in self.borrowed:
                 return self.borrowed[key]
         dataset = self.registry.dataset(written)
-        return None if dataset is None or not _fits(written, dataset) else dataset.name
+        if dataset is None:
+            last = written.replace("`", "").rpartition(".")[2].strip().lower()
+            return last if last in self.beside else None
+        return dataset.name if _fits(written, dataset) else None
 
     def read(self, source: Source) -> Any:
         """The frame of a topic, table or folder."""
@@ -92,6 +102,8 @@ class Execution:
             if frame is not None:
                 return frame
         refuse_unknown(self.registry, "the name of what is read", source.name, source.place)
+        if source.kind == "table":
+            self._note_sql(source)
         trace = self.traces[-1] if self.traces else None
         if trace is None:
             self.reads_at_top = True
@@ -127,6 +139,19 @@ class Execution:
             "loaded",
             fix="let its functions read the same tables each time",
         )
+
+    def _note_sql(self, source: Source) -> None:
+        """Say which table of a catalog is taken for one that SQL declares: that has no catalog."""
+        plain = source.name.replace("`", "").lower()
+        name = self.name_in_graph(source.name)
+        if "." not in plain or plain.startswith("live.") or name not in self.beside:
+            return
+        if source.name not in self.borrowed and self.registry.dataset(source.name) is None:
+            self.registry.note(
+                f"{source.name!r} is taken for {name!r}, which the program's SQL declares; if it "
+                f'is another table, declare that and name it: tables={{"{source.name}": ...}}',
+                source.place,
+            )
 
     def _seen(self, source: Source) -> Facts:
         facts = Facts((source,), streams=source.how != "static")

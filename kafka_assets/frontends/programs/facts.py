@@ -5,12 +5,20 @@ Frozen values and pure functions on them; the frames themselves are in `recordin
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from kafka_assets.declarations import Place, Read
 from kafka_assets.errors import Problem
-from kafka_assets.frontends.programs.columns import is_session_window, name_of, reference_of
+from kafka_assets.frontends.programs.columns import (
+    generates,
+    is_column,
+    is_session_window,
+    name_of,
+    reference_of,
+    selected,
+)
 
 Kind = Literal["table", "topic", "files"]
 Key = tuple[Kind, str]
@@ -71,12 +79,14 @@ class Aggregate:
         keys: The result's columns that say which row is meant; None when they are not known.
         bounded: By a watermark, so that a row is given once, when it is final.
         session: By session windows, which cannot be updated.
+        after: The step after it by which rows can vanish or double, so that keys are not enough.
     """
 
     place: Place
     keys: tuple[str, ...] | None
     bounded: bool
     session: bool = False
+    after: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,12 +109,15 @@ class Facts:
     refused: tuple[Problem, ...] = ()
 
     def with_other(self, other: Facts) -> Facts:
-        """Of a frame that is made from two."""
+        """Of a frame that is made from two: which rows an aggregate's are in it is not known."""
+        aggregates = [one for one in (self.aggregate, other.aggregate) if one is not None]
+        aggregates.sort(key=lambda one: one.bounded)
+        aggregate = _lost(aggregates[0], aggregates[0].after) if aggregates else None
         return Facts(
             sources=tuple(dict.fromkeys((*self.sources, *other.sources))),
             streams=self.streams or other.streams,
             watermark=self.watermark or other.watermark,
-            aggregate=self.aggregate or other.aggregate,
+            aggregate=aggregate,
             refused=tuple(dict.fromkeys((*self.refused, *other.refused))),
         )
 
@@ -125,6 +138,9 @@ def aggregated(
     by_time = any("window" in repr(g) or name_of(g) == facts.watermark for g in groups)
     session = any(is_session_window(group) for group in groups)
     bounded = bool(facts.watermark) and by_time
+    if facts.aggregate is not None and not facts.aggregate.bounded:
+        # Rows of it are corrected later, and what was made of them would have to be taken back.
+        keys, bounded = None, False
     return replace(facts, aggregate=Aggregate(place, keys, bounded, session))
 
 
@@ -137,30 +153,103 @@ def flat(given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def renamed(facts: Facts, aggregate: Aggregate, name: str, arguments: tuple[Any, ...]) -> Facts:
-    """Follow the names of an aggregate's keys through what is done after it."""
+    """Follow the names of an aggregate's keys through what is done after it.
+
+    A row that is corrected takes the place of the one with its keys. After a step that may drop a
+    row, or make two of one, the old one would stay for ever: then no keys are known.
+    """
     keys = aggregate.keys
     if keys is None:
         return facts
-    if name == "withColumnRenamed" and len(arguments) == 2:
-        old, new = arguments
-        keys = tuple(new if key == old else key for key in keys)
-    elif name == "withColumnsRenamed" and arguments:
-        keys = tuple(arguments[0].get(key, key) for key in keys)
-    elif name == "drop" and set(keys) & {str(one) for one in arguments}:
-        return replace(facts, aggregate=replace(aggregate, keys=None))
-    elif name == "select":
-        found = [_selected(key, flat(arguments)) for key in keys]
-        known = tuple(one for one in found if one is not None)
-        keys = known if len(known) == len(found) else None
-    return replace(facts, aggregate=replace(aggregate, keys=keys))
+    follow = _KEEPS.get(name)
+    known = None if follow is None else follow(keys, arguments)
+    if known is None:
+        return replace(facts, aggregate=_lost(aggregate, f".{name}()"))
+    return replace(facts, aggregate=replace(aggregate, keys=known))
 
 
-def _selected(key: str, selected: tuple[Any, ...]) -> str | None:
-    """The name under which a key is selected; a window is known by its start or its end."""
-    if any(isinstance(one, str) and one == "*" for one in selected):
-        return key
-    for wanted in (key, f"{key}.start", f"{key}.end"):
-        for one in selected:
-            if reference_of(one) == wanted:
-                return name_of(one)
-    return None
+def _lost(aggregate: Aggregate, after: str) -> Aggregate:
+    return replace(aggregate, keys=None, after=after)
+
+
+_Keys = tuple[str, ...]
+
+
+def _all(keys: _Keys, arguments: tuple[Any, ...]) -> _Keys | None:
+    del arguments
+    return keys
+
+
+def _with_column(keys: _Keys, arguments: tuple[Any, ...]) -> _Keys | None:
+    return _with_columns(keys, (dict([arguments]),)) if len(arguments) == 2 else None
+
+
+def _with_columns(keys: _Keys, arguments: tuple[Any, ...]) -> _Keys | None:
+    if len(arguments) != 1 or any(map(generates, arguments[0].values())):
+        return None
+    return None if _lower(keys) & _lower(arguments[0]) else keys
+
+
+def _with_column_renamed(keys: _Keys, arguments: tuple[Any, ...]) -> _Keys | None:
+    return _with_columns_renamed(keys, (dict([arguments]),)) if len(arguments) == 2 else None
+
+
+def _with_columns_renamed(keys: _Keys, arguments: tuple[Any, ...]) -> _Keys | None:
+    if len(arguments) != 1:
+        return None
+    new = {old.lower(): name for old, name in arguments[0].items()}
+    return tuple(new.get(key.lower(), key) for key in keys)
+
+
+def _without(keys: _Keys, arguments: tuple[Any, ...]) -> _Keys | None:
+    dropped = [one if isinstance(one, str) else reference_of(one) for one in flat(arguments)]
+    known = [one for one in dropped if one is not None]
+    return None if len(known) < len(dropped) or _lower(keys) & _lower(known) else keys
+
+
+def _select(keys: _Keys, arguments: tuple[Any, ...]) -> _Keys | None:
+    columns = flat(arguments)
+    if any(generates(one) for one in columns if is_column(one)):
+        return None
+    return _selected(keys, [(reference_of(one), name_of(one)) for one in columns])
+
+
+def _select_expr(keys: _Keys, arguments: tuple[Any, ...]) -> _Keys | None:
+    texts = [str(one) for one in flat(arguments)]
+    return None if any(map(generates, texts)) else _selected(keys, list(map(selected, texts)))
+
+
+def _selected(keys: _Keys, pairs: list[tuple[str | None, str | None]]) -> _Keys | None:
+    """The names under which keys are selected; a window is known by its start or its end."""
+    found: list[str] = []
+    for key in keys:
+        wanted = [key.lower(), f"{key}.start".lower(), f"{key}.end".lower()]
+        for one in wanted:
+            names = [new for old, new in pairs if old is not None and old.lower() == one and new]
+            if names:
+                found.append(names[0])
+                break
+        else:
+            if not any(old == "*" for old, _ in pairs):
+                return None
+            found.append(key)
+    return tuple(found)
+
+
+def _lower(names: Iterable[str]) -> set[str]:
+    return {name.lower() for name in names}
+
+
+_KEEPS: dict[str, Callable[[_Keys, tuple[Any, ...]], _Keys | None]] = {
+    "alias": _all,
+    "coalesce": _all,
+    "repartition": _all,
+    "drop": _without,
+    "select": _select,
+    "selectExpr": _select_expr,
+    "withColumn": _with_column,
+    "withColumnRenamed": _with_column_renamed,
+    "withColumns": _with_columns,
+    "withColumnsRenamed": _with_columns_renamed,
+}
+"""Steps that leave each row what it was, and what becomes of the keys' names by them."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kafka_assets.declarations import Declaration, FileSource, Flow, Place, Table, Topic
 from kafka_assets.declarations.places import declared
-from kafka_assets.errors import ProgramRefused
+from kafka_assets.errors import DeclarationError, Problem, ProgramRefused
 from kafka_assets.frontends.programs.feeding import changes_of, flow_of, sink_of
 from kafka_assets.frontends.programs.files import same_path
 from kafka_assets.frontends.programs.inputs import Reads
@@ -15,6 +15,8 @@ from kafka_assets.frontends.programs.loaded import LoadedProgram
 from kafka_assets.frontends.programs.mapping import Tables
 from kafka_assets.frontends.programs.program import Program
 from kafka_assets.frontends.programs.registry import Registry, short, snake
+from kafka_assets.frontends.programs.source import specifications_of, sql_of
+from kafka_assets.frontends.sql import Loaded, load_files
 
 
 def load_program(
@@ -49,35 +51,98 @@ def load_program(
     file = Path(path).resolve()
     borrowed = dict(tables or {})
     columns = {same_path(folder): one for folder, one in (schemas or {}).items()}
-    program = Program(file, {k: str(v) for k, v in (conf or {}).items()}, borrowed, columns)
+    sql, refused = _sql(file, topics)
+    beside = frozenset(one.name for one in sql.declarations if isinstance(one, Table))
+    values = {k: str(v) for k, v in (conf or {}).items()}
+    program = Program(file, values, borrowed, columns, beside)
     by = program.execute()
     registry = by.registry
+    registry.problems.extend(refused)
     reads = Reads(by, topics)
     if registry.problems and not (registry.datasets or registry.sinks):
         raise ProgramRefused(short(str(file)), tuple(registry.problems))
-    made = Tables(program, registry, reads, dict(layers or {})).all()
+    _refuse_layers_of_sql(registry, layers or {}, beside)
+    own = {name: layer for name, layer in (layers or {}).items() if name not in beside}
+    made = Tables(program, registry, reads, own).all()
     flows = [flow_of(program, registry, reads, flow) for flow in registry.flows]
     changes = [changes_of(registry, reads, one) for one in registry.changes]
     sinks = [sink_of(registry, one, registry.brokers) for one in registry.sinks]
     _look_at_guesses(registry, reads, [one for one in (*made, *flows, *changes) if one is not None])
     _refuse_unused(registry)
+    registry.refuse_lost_rules()
     for problem in registry.refused_at_top:
         if problem not in registry.problems:
             file_name, _, line = problem.where.rpartition(":")
             registry.note(f"{problem.what}; no table uses it", Place(file_name, int(line)))
-    if not registry.problems and not (made or sinks):
+    # Now that Python's topics have names, SQL that reads one of them uses its name.
+    sql, refused = _sql(file, [*topics, *reads.topics.values()])
+    registry.problems.extend(one for one in refused if one not in registry.problems)
+    _refuse_beside_sql(registry, sql, beside)
+    _note_specifications(registry, file)
+    if not registry.problems and not (made or sinks or sql.declarations):
         registry.problem("declares no table", "is it a program of DLT or Spark pipelines?")
     if registry.problems:
         raise ProgramRefused(short(str(file)), tuple(registry.problems))
     read: list[Topic | FileSource] = [*reads.topics.values(), *reads.files.values()]
     every: list[Declaration | None] = [*map(declared, read), *made, *flows, *changes, *sinks]
+    every += map(declared, sql.declarations)
     used = {up for one in (*made, *flows, *changes) if one is not None for up in one.upstreams}
     return LoadedProgram(
         path=short(str(file)),
         declarations=tuple(one for one in every if one is not None),
-        notes=tuple(sorted(registry.notes, key=lambda n: (n.place.file, n.place.line))),
+        notes=tuple(
+            sorted((*registry.notes, *sql.notes), key=lambda n: (n.place.file, n.place.line))
+        ),
         borrowed=tuple(name for name in dict.fromkeys(borrowed.values()) if name in used),
     )
+
+
+def _sql(path: Path, topics: Sequence[Topic]) -> tuple[Loaded, list[Problem]]:
+    """What SQL in a program's folder declares, and why it cannot be read."""
+    try:
+        return load_files(sql_of(path), topics), []
+    except DeclarationError as error:
+        what = error.what.replace(f" ({error.where})", "")
+        fix = f"{error.fix or 'correct it'}; what declares nothing does not belong in the folder"
+        return Loaded((), ()), [Problem(error.where, what, fix)]
+
+
+def _refuse_layers_of_sql(
+    registry: Registry, layers: Mapping[str, str], beside: frozenset[str]
+) -> None:
+    for name in sorted(layers.keys() & beside):
+        registry.problem(
+            f"layers={{{name!r}: {layers[name]!r}}}: SQL declares the table",
+            "say it in the .sql file, in TBLPROPERTIES",
+        )
+
+
+def _refuse_beside_sql(registry: Registry, sql: Loaded, beside: frozenset[str]) -> None:
+    """Refuse tables that SQL declares too, and flows into typed ones: only those in SQL cast."""
+    for one in registry.datasets:
+        if one.name in beside:
+            registry.problem(
+                f"{one.written!r} is declared a second time; the first is in SQL",
+                "give one of them another name",
+                one.place,
+            )
+    for flow in registry.flows:
+        if flow.target in sql.typed:
+            registry.problem(
+                f"the flow {flow.name!r} feeds {flow.target!r}, whose columns have types in SQL, "
+                "and does not cast to them",
+                "list the table's columns without types, or write the flow in SQL",
+                flow.place,
+            )
+
+
+def _note_specifications(registry: Registry, path: Path) -> None:
+    for file in specifications_of(path):
+        registry.note(
+            f"{file.name} is not read: give its configuration by conf=; the program is all files "
+            "of the folder",
+            Place(short(str(file)), 1),
+        )
 
 
 def _refuse_unused(registry: Registry) -> None:

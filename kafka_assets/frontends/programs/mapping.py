@@ -200,10 +200,14 @@ class Tables:
         reading = self._reading_sources(dataset, inputs)
         if reading:
             topics = any(one.reads_topics for one in reading)
+            keys = "its keys are no plain columns of its result"
+            if aggregate.session:
+                keys = "its keys are session windows"
+            elif aggregate.after:
+                keys = f"its rows can vanish or double by {aggregate.after} after it"
             self._registry.problem(
                 f"{dataset.written!r} aggregates {'a topic' if topics else 'files'} without a "
-                "watermark, and its keys are "
-                + ("session windows" if aggregate.session else "no plain columns of its result"),
+                f"watermark, and {keys}",
                 f"keep the {'topic' if topics else 'files'} in a table, and aggregate that; or "
                 "call withWatermark and group by a window of that column",
                 aggregate.place,

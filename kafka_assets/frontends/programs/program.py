@@ -31,6 +31,7 @@ class Program:
         conf: Answers of `spark.conf.get` and of widgets.
         borrowed: Tables that it reads and others declare.
         schemas: Columns of files that it reads without saying them, by path.
+        beside: Names of tables that SQL in its folder declares.
         units: Its text.
     """
 
@@ -38,6 +39,7 @@ class Program:
     conf: Mapping[str, str]
     borrowed: Mapping[str, str]
     schemas: Mapping[str, str]
+    beside: frozenset[str] = frozenset()
     units: list[Unit] = field(default_factory=list)
     _last: tuple[Any, Execution] | None = None
 
@@ -57,13 +59,16 @@ class Program:
         """
         files = {unit.file for unit in self.units}
         registry = Registry(self.folder, files, dict(self.conf), self.schemas)
-        by = Execution(registry, self.borrowed)
+        by = Execution(registry, self.borrowed, self.beside)
         by.running = running
         by.spark = Spark(by)
-        names = self._names(by)
+        # Files share nothing but what they import; cells of one notebook share all names.
+        names: dict[Path, dict[str, Any]] = {}
         with around(by):
             for unit in self.units:
-                _execute(by, unit, names)
+                if unit.path not in names:
+                    names[unit.path] = self._names(by, unit.path)
+                _execute(by, unit, names[unit.path])
         by.running = None
         return by
 
@@ -97,27 +102,36 @@ class Program:
         ]
         raise ProgramRefused(short(str(self.path)), tuple(problems))
 
-    def _names(self, by: Execution) -> dict[str, Any]:
-        """What the program has without importing it."""
+    def _names(self, by: Execution, path: Path) -> dict[str, Any]:
+        """What a file of the program has without importing it."""
         names: dict[str, Any] = {
-            "__name__": f"program_{snake(self.path.stem)}",
-            "__file__": str(self.path),
+            "__name__": f"program_{snake(path.stem)}",
+            "__file__": str(path),
             "spark": by.spark,
             "dbutils": Dbutils(by),
             "display": show_nothing,
             "displayHTML": show_nothing,
         }
 
+        running = [path]
+
         def run(other: str) -> None:
-            file = notebook((self.folder / other).resolve())
+            file = notebook(running[-1], other)
+            if file in running:
+                by.registry.problem(
+                    f"%run {other}: the notebook is running already", "remove the line"
+                )
+                return
             try:
                 units = units_of(file)
             except ProgramRefused as error:
                 by.registry.problem(f"%run {other}: {error.problems[0].what}", "correct the path")
                 return
             by.registry.files.update(unit.file for unit in units)
+            running.append(file)
             for unit in units:
                 _execute(by, unit, names)
+            running.pop()
 
         names[RUN] = run
         return names

@@ -13,6 +13,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from kafka_assets.frontends.programs.columns import generates
+from kafka_assets.frontends.sql.relations import own_name
+
 _FROM = re.compile(r"\b(?:FROM|JOIN)\s+(STREAM\b\s*\(?\s*)?([\w.`]+)", re.IGNORECASE)
 
 
@@ -22,8 +25,9 @@ class Query:
 
     Attributes:
         tables: Name as written -> whether it is read as a stream.
-        groups: Names in its result of what it groups by; None when they are not known.
-        aggregates: Whether its outermost part aggregates.
+        groups: Names in its result of what it groups by; None when they are not known, or when a
+            row that is corrected can vanish by what comes after.
+        aggregates: Whether it aggregates, or something in it aggregates a stream.
     """
 
     tables: dict[str, bool]
@@ -40,23 +44,81 @@ def parsed(text: str) -> Query | None:
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         return None
     query = statements[0]
-    inner = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
     tables: dict[str, bool] = {}
     for table in query.find_all(exp.Table):
         name = ".".join(part.name for part in table.parts)
-        if name.lower() not in inner and name:
+        if name and own_name(table) is None and table.find_ancestor(exp.Hint) is None:
             tables[name] = tables.get(name, False) or _streams(table)
-    group = query.args.get("group")
-    own = query.expressions if isinstance(query, exp.Select) else []
-    aggregates = group is not None or any(
-        one.find(exp.AggFunc) is not None and one.find(exp.Window) is None for one in own
+    if _aggregates_inside(query, any(tables.values())):
+        return Query(tables, None, True)
+    if not isinstance(query, exp.Select) or not _aggregates(query):
+        return Query(tables)
+    return Query(tables, _groups(query), True)
+
+
+def _aggregates_inside(query: exp.Query, marked: bool) -> bool:
+    """Whether a part of a query aggregates a stream.
+
+    Args:
+        query: The query.
+        marked: Some table of it is marked as a stream. Where none is, only views can be streams,
+            and whether they are is not to be seen here.
+    """
+    return any(
+        _aggregates(one) and (not marked or _reads_stream(one, []))
+        for one in query.find_all(exp.Select)
+        if one is not query
     )
-    groups = () if group is None else _groups(own, group.expressions)
-    return Query(tables, groups, aggregates)
 
 
-def _groups(selected: list[exp.Expression], groups: list[exp.Expression]) -> tuple[str, ...] | None:
+def _reads_stream(query: exp.Expr, seen: list[exp.Expr]) -> bool:
+    """Whether a part of a query reads a stream, also through a name that WITH gives."""
+    if any(one is query for one in seen):
+        return False
+    for table in query.find_all(exp.Table):
+        given = own_name(table)
+        if _streams(table) if given is None else _reads_stream(given.this, [*seen, query]):
+            return True
+    return False
+
+
+def _aggregates(select: exp.Select) -> bool:
+    """Whether a SELECT brings rows together; what stands in brackets is another one."""
+    if select.args.get("group") is not None or select.args.get("having") is not None:
+        return True
+    calls = (call for one in select.expressions for call in one.find_all(exp.AggFunc))
+    return any(call.parent_select is select and not _over_window(call) for call in calls)
+
+
+def _over_window(call: exp.Expr) -> bool:
+    inner: exp.Expr = call
+    while isinstance(inner.parent, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
+        inner = inner.parent
+    return isinstance(inner.parent, exp.Window) and inner.parent.this is inner
+
+
+_AFTER = ("having", "qualify", "order", "sort", "limit", "offset", "distinct")
+"""Clauses by which a row can leave a result when it is corrected."""
+
+
+def _groups(select: exp.Select) -> tuple[str, ...] | None:
     """The names in the result of what is grouped by; None when one is not selected."""
+    group, selected = select.args.get("group"), select.expressions
+    if any(select.args.get(word) for word in _AFTER) or any(map(_generates, selected)):
+        return None
+    if group is None:
+        return ()
+    if any(value for word, value in group.args.items() if word != "expressions"):
+        # ROLLUP, CUBE and the like make several rows of one key.
+        return None
+    return _names(selected, group.expressions)
+
+
+def _generates(selected: exp.Expr) -> bool:
+    return generates(selected.sql(dialect="databricks"))
+
+
+def _names(selected: list[exp.Expr], groups: list[exp.Expr]) -> tuple[str, ...] | None:
     names: list[str] = []
     for one in groups:
         by_number = isinstance(one, exp.Literal) and one.is_int and int(one.name) <= len(selected)
@@ -73,14 +135,28 @@ def _by_words(text: str) -> Query | None:
     """What a query reads that only Spark's own parser knows: the names after FROM and JOIN."""
     if not re.match(r"\s*(SELECT|WITH|FROM)\b", text, re.IGNORECASE):
         return None
-    inner = {name.lower() for name in re.findall(r"(\w+)\s+AS\s*\(", text, re.IGNORECASE)}
+    given = [
+        (found[1].lower(), _closing(text, found.end()))
+        for found in re.finditer(r"(\w+)\s+AS\s*\(", text, re.IGNORECASE)
+    ]
     tables: dict[str, bool] = {}
-    for stream, name in _FROM.findall(text):
-        plain = name.replace("`", "")
-        if plain.lower() not in inner:
-            tables[plain] = tables.get(plain, False) or bool(stream)
+    for found in _FROM.finditer(text):
+        plain = found[2].replace("`", "")
+        # A name that WITH gives counts from the end of what it means.
+        if not any(plain.lower() == name and end <= found.start() for name, end in given):
+            tables[plain] = tables.get(plain, False) or bool(found[1])
     aggregates = re.search(r"\bGROUP\s+BY\b", text, re.IGNORECASE) is not None
     return Query(tables, None, aggregates)
+
+
+def _closing(text: str, start: int) -> int:
+    """Where the bracket closes behind which a place stands."""
+    depth = 1
+    for at in range(start, len(text)):
+        depth += (text[at] == "(") - (text[at] == ")")
+        if depth == 0:
+            return at
+    return len(text)
 
 
 def _streams(table: exp.Table) -> bool:
@@ -91,7 +167,7 @@ def _streams(table: exp.Table) -> bool:
 
 
 def with_views(text: str, names: dict[str, str]) -> str:
-    """The query with views in place of tables.
+    """The query with views in place of tables; a name that its WITH gives stays.
 
     Args:
         text: The query.
@@ -99,12 +175,13 @@ def with_views(text: str, names: dict[str, str]) -> str:
     """
     tokens = sqlglot.tokenize(text, dialect="databricks")
     words = [t.text.lower() for t in tokens]
+    given = _given(text)
     cuts: list[tuple[int, int, str]] = []
     for written, view in names.items():
         parts = ".".join(written.lower().split(".")).replace(".", " . ").split()
         for at in range(len(words) - len(parts) + 1):
             before = words[at - 1] if at else ""
-            if words[at : at + len(parts)] != parts or before == ".":
+            if words[at : at + len(parts)] != parts or before == "." or tokens[at].start in given:
                 continue
             first, last = at, at + len(parts) - 1
             streams = before == "stream" or (before == "(" and words[at - 2] == "stream")
@@ -121,3 +198,17 @@ def with_views(text: str, names: dict[str, str]) -> str:
     for start, end, new in sorted(set(cuts), reverse=True):
         text = text[:start] + new + text[end:]
     return text
+
+
+def _given(text: str) -> set[int]:
+    """Where names stand that mean what a WITH gives."""
+    try:
+        query = sqlglot.parse_one(text, dialect="databricks")
+    except SqlglotError:
+        # Views then have the tables' own names, and WITH goes before them.
+        return set()
+    return {
+        table.this.meta["start"]
+        for table in query.find_all(exp.Table)
+        if own_name(table) is not None and "start" in table.this.meta
+    }

@@ -6,6 +6,7 @@ program's author sees all of them at once.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import sys
@@ -144,8 +145,33 @@ class Registry:
         return next((one for one in self.datasets if one.name == wanted), None)
 
     def rules_of(self, function: Function) -> list[Rule]:
-        """The expectations on a function, in the order in which they stand."""
-        return [rule for owner, rule in self.rules if owner is function]
+        """The expectations on a function, and on those it wraps, in the order of their lines."""
+        owners = wrapped(function)
+        return [rule for owner, rule in self.rules if any(one is owner for one in owners)]
+
+    def refuse_lost_rules(self) -> None:
+        """Refuse expectations that stand on the function of no table or view."""
+        kept = [f for one in self.datasets if one.function for f in wrapped(one.function)]
+        fed = {id(f): flow for flow in self.flows for f in wrapped(flow.function)}
+        for owner, rule in self.rules:
+            if any(owner is one for one in kept):
+                continue
+            flow = fed.get(id(owner))
+            option = {"warn": "expect_all", "drop": "expect_all_or_drop"}.get(rule.action)
+            if flow is None:
+                self.problem(
+                    f"the expectation {rule.written!r} is on the function of no table or view",
+                    "put it next to @table; a decorator between them has to use functools.wraps",
+                    rule.place,
+                )
+            else:
+                self.problem(
+                    f"the expectation {rule.written!r} is on the flow {flow.name!r}, which keeps "
+                    "none",
+                    f"put it on create_streaming_table({option or 'expect_all_or_fail'}=...) of "
+                    f"{flow.target!r}",
+                    rule.place,
+                )
 
 
 def short(file: str) -> str:
@@ -162,7 +188,27 @@ def snake(name: str) -> str:
     return plain if plain[:1].isalpha() else f"t_{plain}".rstrip("_")
 
 
+def wrapped(function: Function) -> list[Function]:
+    """A function, and those that decorators with `functools.wraps` have put it around."""
+    found = [function]
+    while (inner := getattr(found[-1], "__wrapped__", None)) is not None:
+        found.append(inner)
+    return found
+
+
+def plain(function: Function) -> Function:
+    """The function that was written: inside of decorators, of `partial` and of objects to call."""
+    while True:
+        function = inspect.unwrap(function)
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif hasattr(function, "__code__") or not hasattr(type(function).__call__, "__code__"):
+            return function
+        else:
+            function = type(function).__call__
+
+
 def place_of(function: Function) -> Place:
     """Where a function of the program stands."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
+    code = getattr(plain(function), "__code__", None)
     return Place("?", 0) if code is None else Place(short(code.co_filename), code.co_firstlineno)

@@ -6,6 +6,7 @@ It also carries what changes its code version: its text, and the plain values th
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import json
 from collections.abc import Callable
@@ -16,9 +17,9 @@ from kafka_assets.frontends.programs.environment import around
 from kafka_assets.frontends.programs.execution import Running
 from kafka_assets.frontends.programs.facts import Key
 from kafka_assets.frontends.programs.program import Program
-from kafka_assets.frontends.programs.reading import constants_of, tree_of
+from kafka_assets.frontends.programs.reading import constants_of, is_plain, tree_of
 from kafka_assets.frontends.programs.recording import Recorded
-from kafka_assets.frontends.programs.registry import Function
+from kafka_assets.frontends.programs.registry import Function, plain
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -68,7 +69,7 @@ def function_of(
         return result if schema is None else result.to(_nullable(schema))
 
     run.__name__ = run.__qualname__ = key.rpartition("/")[2]
-    run.__doc__ = inspect.getdoc(original)
+    run.__doc__ = inspect.getdoc(plain(original))
     vars(run)["__wrapped__"] = original
     # What the graph takes for its text, and by what the plan knows where it comes from.
     vars(run)["code"] = _text(original)
@@ -99,10 +100,13 @@ def _nullable(schema: StructType) -> StructType:
 
 def _text(function: Function) -> str:
     """What a function does, as text: comments, docstring and decorators do not count."""
-    tree = tree_of(function)
-    values = repr(sorted(constants_of(function).items()))
+    inner = plain(function)
+    tree = tree_of(inner)
+    values = repr(sorted({**constants_of(inner), **_given(function)}.items()))
     if tree is None:
-        code = inspect.unwrap(function).__code__
+        code = getattr(inner, "__code__", None)
+        if code is None:
+            return f"{getattr(inner, '__qualname__', '')} {values}"
         return f"{code.co_code!r} {code.co_names!r} {values}"
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
@@ -110,3 +114,18 @@ def _text(function: Function) -> str:
             if ast.get_docstring(node) is not None:
                 node.body = node.body[1:]
     return f"{ast.dump(tree)} {values}"
+
+
+def _given(function: Function) -> dict[str, Any]:
+    """Plain values that a `partial` gives its function, or that an object to call has."""
+    outer = inspect.unwrap(function)
+    given: dict[str, Any] = {}
+    if isinstance(outer, functools.partial):
+        given = {f"={n}": value for n, value in enumerate(outer.args)} | {**outer.keywords}
+        given |= _given(outer.func)
+    elif not inspect.isroutine(outer):
+        given = {f".{name}": value for name, value in getattr(outer, "__dict__", {}).items()}
+    elif inspect.ismethod(outer):
+        of_object = getattr(outer.__self__, "__dict__", {})
+        given = {f".{name}": value for name, value in of_object.items()}
+    return {name: value for name, value in given.items() if is_plain(value)}

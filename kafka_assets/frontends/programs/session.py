@@ -6,9 +6,16 @@ In a run everything that is not a read goes to the session of the run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from string import Formatter
 from typing import Any
 
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from kafka_assets.frontends.programs.columns import is_column, sql_of
 from kafka_assets.frontends.programs.execution import Execution
 from kafka_assets.frontends.programs.facts import Facts, Source, aggregated
 from kafka_assets.frontends.programs.queries import parsed, with_views
@@ -16,6 +23,11 @@ from kafka_assets.frontends.programs.readers import Reader
 from kafka_assets.frontends.programs.recording import Nothing, Recorded, Untraceable
 from kafka_assets.frontends.programs.registry import DATABRICKS
 from kafka_assets.frontends.programs.unknown import note_unknown, refuse_unknown
+
+_FRAME = "kafka_assets_frame_"
+_GIVEN = "kafka_assets_given_"
+_NONE_GIVEN = object()
+_PLACES = re.compile(rf"`{_FRAME}(\d+)`")
 
 
 class Spark:
@@ -43,44 +55,39 @@ class Spark:
         """The pipeline's configuration."""
         return Conf(self._by)
 
-    def table(self, name: str) -> Any:
+    def table(self, tableName: str) -> Any:  # noqa: N803
         """A table as a whole."""
-        return Reader(self._by, False).table(name)
+        return Reader(self._by, False).table(tableName)
 
-    def sql(self, text: str, args: Any = None, **named: Any) -> Any:
-        """A query over tables of the program."""
-        query = parsed(text)
-        word, *rest = text.split(None, 2) or [""]
-        if query is None and word.upper() == "USE":
-            self._by.registry.note(
-                f"{text.strip()!r} is not needed: tables are read by their names"
-            )
-            return Nothing()
-        if query is None and word.upper() == "SET" and "=" in "".join(rest):
-            name, _, value = text.strip().rstrip(";")[3:].partition("=")
-            self.conf.set(name.strip(), value.strip())
-            return Nothing()
+    def sql(self, sqlQuery: str, args: Any = None, **named: Any) -> Any:  # noqa: N803
+        """A query over tables of the program, and over frames and values that are given to it."""
+        text = sqlQuery
+        query = parsed(_filled(text, named))
         if query is None:
-            self._by.registry.problem(
-                f"spark.sql({text.strip().split(chr(10))[0][:60]!r}) is no query",
-                "put SQL that declares tables into a .sql file of its own; remove other commands",
-            )
-            return Nothing()
+            return self._command(text)
         place = self._by.registry.place()
-        refuse_unknown(self._by.registry, "a query", text)
+        refuse_unknown(self._by.registry, "a query", [text, args, named])
         views = self._by.traces[-1].views if self._by.traces else {}
         frames = {
             name: self._by.read(Source(name, "table", "stream" if streams else "static", place))
             for name, streams in query.tables.items()
-            if name.lower() not in views and not self._by.has_view(name)
+            if name.lower() not in views
+            and not name.startswith(_GIVEN)
+            and not self._by.has_view(name)
         }
-        if self._by.running is not None:
-            session = self._by.running.session
-            names = {name: name.rpartition(".")[2] for name in frames}
-            for name, frame in frames.items():
-                frame.createOrReplaceTempView(names[name])
-            more = {} if args is None else {"args": args}
-            return session.sql(with_views(text, names), **more, **named)
+        placed = _with_frames(text, list(frames), escaped=not named) if frames else text
+        lasts = {name.lower().rpartition(".")[2] for name in frames}
+        if placed is None and len(lasts) < len(frames):
+            self._by.registry.problem(
+                f"a query that only Spark can read names {', '.join(frames)}, which are one in it",
+                "hand frames over: spark.sql(text, a=frame), with {a} in place of a table's name",
+                place,
+            )
+            return Nothing()
+        real = not any(type(one) is Recorded for one in (*frames.values(), *named.values()))
+        if self._by.running is not None and real:
+            more = named if args is None else {**named, "args": args}
+            return _result(self._by.running.session, text, placed, frames, more)
         facts = Facts()
         seen = [views[name.lower()] for name in query.tables if name.lower() in views]
         for frame in (*frames.values(), *seen, *named.values()):
@@ -89,6 +96,23 @@ class Spark:
         if query.aggregates:
             facts = aggregated(facts, query.groups, place, query.groups or ())
         return Recorded(self._by, facts)
+
+    def _command(self, text: str) -> Any:
+        """A text that is no query: what chooses a place is not needed, what sets is kept."""
+        word, *rest = text.split(None, 2) or [""]
+        if word.upper() == "USE":
+            self._by.registry.note(
+                f"{text.strip()!r} is not needed: tables are read by their names"
+            )
+        elif word.upper() == "SET" and "=" in "".join(rest):
+            name, _, value = text.strip().rstrip(";")[3:].partition("=")
+            self.conf.set(name.strip(), value.strip())
+        else:
+            self._by.registry.problem(
+                f"spark.sql({text.strip().split(chr(10))[0][:60]!r}) is no query",
+                "put SQL that declares tables into a .sql file of its own; remove other commands",
+            )
+        return Nothing()
 
     def createDataFrame(self, *arguments: Any, **named: Any) -> Any:  # noqa: N802
         """Rows that stand in the program."""
@@ -139,20 +163,22 @@ class Conf:
     def __init__(self, by: Execution) -> None:
         self._by = by
 
-    def get(self, name: str, *default: Any) -> Any:
+    def get(self, key: str, default: Any = _NONE_GIVEN) -> Any:
         """A value of the pipeline's configuration, else the session's."""
         registry = self._by.registry
         for values in (registry.conf, registry.spark_conf):
-            if name in values:
-                return values[name]
-        if self._by.running is not None and name.startswith("spark."):
-            return self._by.running.session.conf.get(name, *default)
-        if default:
-            return default[0]
-        return note_unknown(registry, f"spark.conf.get({name!r})", name)
+            if key in values:
+                return values[key]
+        given = () if default is _NONE_GIVEN else (default,)
+        if self._by.running is not None and key.startswith("spark."):
+            return self._by.running.session.conf.get(key, *given)
+        if given:
+            return default
+        return note_unknown(registry, f"spark.conf.get({key!r})", key)
 
-    def set(self, name: str, value: Any) -> None:
+    def set(self, key: str, value: Any) -> None:
         """A value for later; Spark's own become settings of the tables."""
+        name = key
         text = str(value).lower() if isinstance(value, bool) else str(value)
         if name.startswith("spark.") and not self._by.traces:
             self._by.registry.spark_conf[name] = text
@@ -169,25 +195,108 @@ class Conf:
                     "or with spark_conf="
                 )
 
-    def unset(self, name: str) -> None:
+    def unset(self, key: str) -> None:
         """Forget a value."""
-        self._by.registry.spark_conf.pop(name, None)
-        self._by.registry.conf.pop(name, None)
+        self._by.registry.spark_conf.pop(key, None)
+        self._by.registry.conf.pop(key, None)
 
-    def isModifiable(self, name: str) -> bool:  # noqa: N802
+    def isModifiable(self, key: str) -> bool:  # noqa: N802
         """Everything is."""
-        return bool(name)
+        return bool(key)
 
 
 class _Functions:
-    def register(self, name: str, function: Any, returnType: Any = None) -> Any:  # noqa: N803
+    def register(self, name: str, f: Any, returnType: Any = None) -> Any:  # noqa: N803
         """Registered in a run; here it is what it would be."""
         from pyspark.sql import functions
 
         del name
-        if hasattr(function, "returnType"):
-            return function
-        return functions.udf(function, returnType or "string")
+        if hasattr(f, "returnType"):
+            return f
+        return functions.udf(f, returnType or "string")
 
     def __getattr__(self, name: str) -> Any:
         raise Untraceable(f"spark.udf.{name} needs a session")
+
+
+def _filled(text: str, named: Mapping[str, Any]) -> str:
+    """A query with what is given to it by name: frames as names that no table has."""
+    if not named:
+        return text
+    filled = ""
+    for before, name, _, _ in Formatter().parse(text):
+        value = named.get(name or "")
+        filled += before
+        if isinstance(value, str):
+            filled += "'" + value.replace("'", "\\'") + "'"
+        elif is_column(value):
+            filled += sql_of(value) or f"{{{name}}}"
+        elif isinstance(value, int | float):
+            filled += str(value)
+        elif name is not None:
+            filled += f"{_GIVEN}{name}"
+    return filled
+
+
+def _with_frames(text: str, tables: Sequence[str], *, escaped: bool) -> str | None:
+    """The query as Spark is asked, with `{kafka_assets_frame_0}` and so on in place of tables.
+
+    A table without an alias gets its last part as one, as columns are written by it; where two
+    tables have the same, its whole name.
+
+    Args:
+        text: The query.
+        tables: What it reads, as it is written.
+        escaped: Whether braces mean themselves.
+
+    Returns:
+        None when it cannot be seen where the tables stand.
+    """
+    views = with_views(text, {name: f"{_FRAME}{n}" for n, name in enumerate(tables)})
+    try:
+        query = sqlglot.parse_one(views, dialect="databricks")
+    except SqlglotError:
+        return None
+    read = {
+        one.this.meta.get("start"): bool(one.alias or one.args.get("sample"))
+        for one in query.find_all(exp.Table)
+        if one.name.startswith(_FRAME) and one.find_ancestor(exp.Hint) is None
+    }
+    places = list(_PLACES.finditer(views))
+    if {int(one[1]) for one in places if one.start() in read} != set(range(len(tables))):
+        return None
+    names = [name.replace("`", "") for name in tables]
+    bare = {names[int(one[1])] for one in places if read.get(one.start()) is False}
+    lasts = [name.lower().rpartition(".")[2] for name in bare]
+    done, end = "", 0
+    for one in places:
+        name = names[int(one[1])]
+        last = name.rpartition(".")[2]
+        alias = f"`{name.replace('.', '_') if lasts.count(last.lower()) > 1 else last}`"
+        done += _doubled(views[end : one.start()], escaped)
+        if one.start() not in read:
+            # A column, written by its table's name.
+            done += alias
+        else:
+            done += f"{{{_FRAME}{one[1]}}}" + ("" if read[one.start()] else f" AS {alias}")
+        end = one.end()
+    return done + _doubled(views[end:], escaped)
+
+
+def _result(
+    session: Any, text: str, placed: str | None, frames: Mapping[str, Any], more: Mapping[str, Any]
+) -> Any:
+    """A query's frame in a run; what is put in its text by name leaves no view behind."""
+    if placed is None:
+        lasts = {name: name.rpartition(".")[2] for name in frames}
+        for name, frame in frames.items():
+            frame.createOrReplaceTempView(lasts[name])
+        return session.sql(with_views(text, lasts), **more)
+    # A cached frame whose own view is dropped leaves the cache; a filter makes another plan, and
+    # Spark takes it away again.
+    given = {f"{_FRAME}{n}": one.filter("true") for n, one in enumerate(frames.values())}
+    return session.sql(placed, **more, **given)
+
+
+def _doubled(text: str, escaped: bool) -> str:
+    return text.replace("{", "{{").replace("}", "}}") if escaped else text

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import linecache
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,47 +30,91 @@ class Unit:
 
     Attributes:
         file: The name it is compiled under, which messages show.
+        path: The file that it is of.
         text: Python, line by line as in the file.
         notes: Line and text of what is passed over.
         problems: What cannot be mapped already by its text.
+        runs: Notebooks that it executes with `%run`.
     """
 
     file: str
+    path: Path
     text: str
     notes: tuple[tuple[int, str], ...] = ()
     problems: tuple[Problem, ...] = ()
+    runs: tuple[Path, ...] = ()
 
 
 def units_of(path: Path) -> list[Unit]:
     """The units of a program: a file, or all files of a folder in the order of their names.
+
+    Of a folder, notebooks that another one executes with `%run` are no programs by themselves.
 
     Raises:
         ProgramRefused: There is no program.
     """
     if path.is_dir():
         files = sorted(p for p in path.rglob("*") if p.suffix in (".py", ".ipynb"))
-        found = [unit for file in files for unit in units_of(file)]
-        if found:
-            return found
+        found = {file: units_of(file) for file in files}
+        if found or sql_of(path):
+            return [unit for file in _begun(found) for unit in found[file]]
     try:
         if path.suffix == ".ipynb":
             return list(_cells(path))
         if path.suffix == ".py":
-            return [_python(str(path), path.read_text(encoding="utf-8-sig"))]
+            return [_python(path, path.read_text(encoding="utf-8-sig"))]
     except (OSError, UnicodeDecodeError, ValueError, KeyError, TypeError) as error:
         raise _unreadable(path, f"cannot be read: {type(error).__name__}: {error}") from None
     raise _unreadable(path, "is no program in Python")
 
 
-def notebook(path: Path) -> Path:
-    """The file of a notebook that `%run` names without a suffix."""
+def sql_of(folder: Path) -> list[Path]:
+    """The files of SQL in a folder, which declare tables of the program too."""
+    files = [one for one in folder.rglob("*.sql") if not _is_hidden(one, folder)]
+    return sorted(files) if folder.is_dir() else []
+
+
+def specifications_of(folder: Path) -> list[Path]:
+    """The files in a folder with which Spark's own command line finds a pipeline."""
+    return sorted(folder.glob("spark-pipeline.y*ml")) if folder.is_dir() else []
+
+
+def notebook(beside: Path, name: str) -> Path:
+    """The file of a notebook that another one names in `%run`, without a suffix."""
+    path = (beside.parent / name).resolve()
     return next((p for s in (".py", ".ipynb") if (p := path.with_suffix(s)).exists()), path)
 
 
-def _python(file: str, text: str) -> Unit:
+def _is_hidden(file: Path, folder: Path) -> bool:
+    return any(part.startswith(".") for part in file.relative_to(folder).parts)
+
+
+def _begun(found: Mapping[Path, list[Unit]]) -> list[Path]:
+    """The files of a folder that no other one executes; of some that execute each other, one."""
+    runs = {
+        file: {run for unit in units for run in unit.runs} - {file} for file, units in found.items()
+    }
+    run = {other for others in runs.values() for other in others}
+    begun: list[Path] = []
+    reached: set[Path] = set()
+    for file in [*(one for one in found if one not in run), *found]:
+        if file in reached:
+            continue
+        begun.append(file)
+        new = [file]
+        while new:
+            one = new.pop()
+            if one not in reached:
+                reached.add(one)
+                new.extend(runs.get(one, ()))
+    return sorted(begun)
+
+
+def _python(path: Path, text: str) -> Unit:
+    file = str(path)
     if not text.lstrip().startswith(_NOTEBOOK):
-        return Unit(file, text)
-    lines, notes, problems = text.split("\n"), [], []
+        return Unit(file, path, text)
+    lines, notes, problems, runs = text.split("\n"), [], [], []
     python = False
     for number, line in enumerate(lines, start=1):
         if python and line.startswith("# MAGIC"):
@@ -83,14 +127,24 @@ def _python(file: str, text: str) -> Unit:
             continue
         word, rest = magic.groups()
         if word == "run":
-            lines[number - 1] = f"{RUN}({rest.split(' $')[0].strip().strip(chr(34))!r})"
+            name, values = _run(rest)
+            runs.append(notebook(path, name))
+            notes += [(number, text) for text in values]
+            lines[number - 1] = f"{RUN}({name!r})"
         elif word == "python":
             python = True
         elif word == "pip":
             notes.append((number, f"%pip {rest}: install it in this environment"))
         elif word not in _HARMLESS:
             problems.append(_magic_problem(file, number, word))
-    return Unit(file, "\n".join(lines), tuple(notes), tuple(problems))
+    return Unit(file, path, "\n".join(lines), tuple(notes), tuple(problems), tuple(runs))
+
+
+def _run(rest: str) -> tuple[str, list[str]]:
+    """The notebook that `%run` names, and notes on values that it gives to its widgets."""
+    name, *values = (part.strip().strip('"') for part in rest.split(" $"))
+    said = [value.partition("=")[0].strip() for value in values]
+    return name, [f"%run {name} ${one}=...: not used; give it by conf=" for one in said]
 
 
 def _cells(path: Path) -> Iterator[Unit]:
@@ -100,14 +154,17 @@ def _cells(path: Path) -> Iterator[Unit]:
         if cell["cell_type"] != "code" or not text.strip():
             continue
         file = f"{path}[cell {index}]"
-        lines, notes, problems = text.split("\n"), [], []
+        lines, notes, problems, runs = text.split("\n"), [], [], []
         for number, line in enumerate(lines, start=1):
             if not line.startswith(("%", "!")):
                 continue
             word, _, rest = line.lstrip("%!").partition(" ")
             lines[number - 1] = "#"
             if word == "run":
-                lines[number - 1] = f"{RUN}({rest.split(' $')[0].strip().strip(chr(34))!r})"
+                name, values = _run(rest)
+                runs.append(notebook(path, name))
+                notes += [(number, text) for text in values]
+                lines[number - 1] = f"{RUN}({name!r})"
             elif word == "pip":
                 notes.append((number, f"%pip {rest}: install it in this environment"))
             elif word in _HARMLESS:
@@ -119,7 +176,7 @@ def _cells(path: Path) -> Iterator[Unit]:
                 break
         # The text of functions is looked up under this name.
         linecache.cache[file] = (len(text), None, [f"{line}\n" for line in text.split("\n")], file)
-        yield Unit(file, "\n".join(lines), tuple(notes), tuple(problems))
+        yield Unit(file, path, "\n".join(lines), tuple(notes), tuple(problems), tuple(runs))
 
 
 def _magic_problem(file: str, number: int, word: str) -> Problem:

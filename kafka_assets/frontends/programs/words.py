@@ -23,6 +23,7 @@ from kafka_assets.frontends.programs.registry import (
     SinkRecord,
     Word,
     place_of,
+    plain,
     snake,
 )
 from kafka_assets.frontends.programs.unknown import refuse_unknown
@@ -79,13 +80,18 @@ class Words:
         """The decorator of a table or view, with or without options."""
 
         def decorate(
-            query_function: Function | None = None, *positional: Any, **options: Any
+            query_function: Function | str | None = None, *positional: Any, **options: Any
         ) -> Any:
+            if isinstance(query_function, str):
+                self._registry.problem(
+                    f"the name {query_function!r} stands without name=", "write name="
+                )
+                options, query_function = {"name": query_function, **options}, None
             if positional:
                 self._registry.problem("options without a name", "write name=, comment= and so on")
 
             def declare(function: Function) -> Function:
-                written = str(options.get("name") or getattr(function, "__name__", "table"))
+                written = str(options.get("name") or self._name_of(function))
                 place = place_of(function)
                 refuse_unknown(self._registry, f"the table {written!r}", options, place)
                 others = {k: v for k, v in options.items() if k != "name"}
@@ -125,7 +131,7 @@ class Words:
         def declare(function: Function) -> Function:
             self._registry.flows.append(
                 FlowRecord(
-                    snake(name or function.__name__),
+                    snake(name or self._name_of(function)),
                     snake(target),
                     function,
                     place_of(function),
@@ -181,6 +187,16 @@ class Words:
             return self._keep(rules, action)
 
         return attach
+
+    def _name_of(self, function: Function) -> str:
+        """The name of a function; a `partial` and an object to call have none."""
+        name = getattr(function, "__name__", None)
+        if name is None:
+            self._registry.problem(
+                f"a function that is a {type(function).__name__} has no name of its own",
+                "write name=",
+            )
+        return str(name or plain(function).__name__)
 
     def _keep(self, rules: Mapping[str, Any], action: Action) -> Callable[[Function], Function]:
         place = self._registry.place()

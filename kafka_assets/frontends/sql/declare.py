@@ -5,29 +5,22 @@ SQL files are taken together: a topic or a folder that one of them reads is know
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafka_assets.declarations import (
     Declaration,
-    FileSource,
     Flow,
     Topic,
     create_auto_cdc_flow,
-    file_source,
-    kafka_topic,
 )
-from kafka_assets.declarations.files import source_name
 from kafka_assets.declarations.model import Place
 from kafka_assets.declarations.places import check_name, written_at
-from kafka_assets.errors import DeclarationError
-from kafka_assets.frontends import file_options
 from kafka_assets.frontends.notes import Note
+from kafka_assets.frontends.sql.outside import Outside, shown
 from kafka_assets.frontends.sql.parse import parse
 from kafka_assets.frontends.sql.query import Query, read_query
-from kafka_assets.frontends.sql.reading_files import FilesRead
 from kafka_assets.frontends.sql.statements import (
     ChangesStatement,
     Column,
@@ -38,7 +31,7 @@ from kafka_assets.frontends.sql.statements import (
 )
 from kafka_assets.frontends.sql.table import declare_table, refuse_batch_size, refuse_view_options
 from kafka_assets.frontends.sql.text import Source
-from kafka_assets.frontends.sql.using import Sources, Use, use_of
+from kafka_assets.frontends.sql.using import Sources, Use, once, use_of
 
 __all__ = ["Loaded", "Note", "load_files", "load_sql"]
 
@@ -84,14 +77,16 @@ def load_files(paths: Iterable[Path], topics: Iterable[Topic] = ()) -> Loaded:
     """
     statements = [one for path in paths for one in parse(Source.read(path))]
     names = frozenset(one.name[-1] for one in statements if one.name)
-    pipeline = _Pipeline(Sources({topic.topic: topic for topic in topics}), names)
+    tables = frozenset(one.name[-1] for one in statements if isinstance(one, TableStatement))
+    outside = Outside(Sources({topic.topic: topic for topic in topics}), names, tables)
+    pipeline = _Pipeline(outside)
     for one in statements:
         pipeline.read(one)
     for one in statements:
         if isinstance(one, FlowStatement):
             pipeline.feed(one)
     for one in statements:
-        with _shown(one.source):
+        with shown(one.source):
             pipeline.declare(one)
     typed = {
         one.name[-1]
@@ -100,32 +95,15 @@ def load_files(paths: Iterable[Path], topics: Iterable[Topic] = ()) -> Loaded:
         and one.select is None
         and any(column.type for column in _returned(one.columns))
     }
-    return Loaded(tuple(pipeline.declarations), tuple(pipeline.notes), frozenset(typed))
-
-
-@contextmanager
-def _shown(source: Source) -> Iterator[None]:
-    """Let an error about a place show the line that stands there."""
-    try:
-        yield
-    except DeclarationError as error:
-        file, _, position = error.where.partition(f"{source.file}:")
-        line, _, column = position.partition(":")
-        told = error.what.removeprefix(f"{error.subject} ({error.where}): ")
-        if file or not (line.isdecimal() and column.isdecimal()) or "\n" in told:
-            raise
-        shown = source.shown(Place(source.file, int(line), int(column)))
-        raise DeclarationError(
-            error.subject, error.where, f"{told}\n{shown}", fix=error.fix or "correct it"
-        ) from None
+    declarations = (*outside.declarations, *pipeline.declarations)
+    return Loaded(declarations, (*outside.notes, *pipeline.notes), frozenset(typed))
 
 
 @dataclass
 class _Pipeline:
     """What is known so far, by name."""
 
-    sources: Sources
-    names: frozenset[str]
+    outside: Outside
     declarations: list[Declaration] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     queries: dict[int, Query] = field(default_factory=dict)
@@ -144,54 +122,7 @@ class _Pipeline:
         query = read_query(one.source, _subject(one), one.select)
         self.queries[id(one)] = query
         for relation in query.relations:
-            kafka, files = relation.kafka, relation.files
-            if kafka is not None and kafka.topic not in self.sources.topics:
-                with written_at(one.source.place(kafka.offset)), _shown(one.source):
-                    topic = kafka_topic(kafka.topic)
-                self.sources.topics[topic.topic] = topic
-                self.declarations.append(topic)
-            if files is not None and files.limits and not relation.stream:
-                said = ", ".join(name for name, _ in files.limits)
-                place = one.source.place(files.offset)
-                self.notes.append(Note(place, f"{said} is not needed: all files are read"))
-                files = replace(files, limits=())
-            if files is not None and files not in self.sources.files:
-                self.declarations.append(self._files(one, files))
-            elif files is not None:
-                self._limit(one, files)
-
-    def _files(self, one: Statement, read: FilesRead) -> FileSource:
-        for other, source in self.sources.files.items():
-            if other.path == read.path:
-                raise self._other_way(one, read, source)
-        taken = {*self.names, *(topic.name for topic in self.sources.topics.values())}
-        with written_at(one.source.place(read.offset)), _shown(one.source):
-            made = file_source(
-                source_name(read.path, taken),
-                read.path,
-                format=read.format,
-                schema=read.schema,
-                options=dict((*read.options, *read.limits)),
-            )
-        self.sources.files[read] = made
-        return made
-
-    def _limit(self, one: Statement, read: FilesRead) -> None:
-        """Keep the limits of a stream, also when others read its files before, without any."""
-        made = self.sources.files[read]
-        limited = file_options.limited(made, dict(read.limits))
-        if limited is None:
-            raise self._other_way(one, read, made)
-        self.sources.files[read] = limited
-        self.declarations[self.declarations.index(made)] = limited
-
-    def _other_way(self, one: Statement, read: FilesRead, made: FileSource) -> DeclarationError:
-        return one.source.refused(
-            _subject(one),
-            read.offset,
-            f"{read.path} is read in another way at {made.place}",
-            "read it in one way, in a table that the others read",
-        )
+            self.outside.take(one.source, _subject(one), relation)
 
     def feed(self, one: FlowStatement) -> None:
         """Know what feeds a table, when all topics are known."""
@@ -223,12 +154,13 @@ class _Pipeline:
         columns = _returned(one.columns) if isinstance(one, TableStatement) else ()
         if isinstance(one, FlowStatement):
             columns = self.listed.get(one.target[-1], ())
+            query = once(query, self.outside.sources) if one.once else query
         schema = isinstance(one, TableStatement) and "kafka_assets.schema" in one.properties
         return use_of(
             query,
             _subject(one),
             name[-1],
-            self.sources,
+            self.outside.sources,
             columns=columns,
             partial=isinstance(one, FlowStatement),
             comment=one.comment,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafka_assets.frontends.sql.open_values import refuse_open_values
 from kafka_assets.frontends.sql.parse_changes import changes, sees_changes
 from kafka_assets.frontends.sql.parse_columns import columns
 from kafka_assets.frontends.sql.parse_table import clause
@@ -34,6 +35,7 @@ def parse(source: Source) -> list[Statement]:
     """
     found: list[Statement] = []
     for tokens in source.statements():
+        refuse_open_values(source, tokens)
         cursor = Cursor(source, tokens)
         found += _statement(cursor)
         if cursor.token is not None:

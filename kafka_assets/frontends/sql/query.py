@@ -7,6 +7,7 @@ function of the result.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -90,12 +91,15 @@ def _plain(token: Token) -> str:
 
 
 def _refuse_words(source: Source, subject: str, tokens: list[Token]) -> None:
-    for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
-        word = token.text.upper() == "WATERMARK" and before.token_type != TokenType.DOT
-        if word and after.token_type in (TokenType.VAR, TokenType.IDENTIFIER, TokenType.TIMESTAMP):
+    texts = [token.text.upper() for token in tokens]
+    pairs = [*pairwise(texts)]
+    for number, (word, after) in enumerate(pairs):
+        # Names may be words of SQL: only the whole clause is one.
+        clause = word == "WATERMARK" and after not in (",", ".", ")")
+        if clause and texts[max(number - 1, 0)] != "." and ("DELAY", "OF") in pairs[number + 1 :]:
             raise source.refused(
                 subject,
-                token.start,
+                tokens[number].start,
                 "WATERMARK: Spark's SQL has no such clause",
                 "write this table in Python with withWatermark(...), or without a watermark",
             )

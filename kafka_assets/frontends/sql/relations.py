@@ -81,7 +81,7 @@ class Finder:
         Raises:
             DeclarationError: It reads something that nothing here can read.
         """
-        if table.find_ancestor(exp.Hint) is not None or _is_own_name(table):
+        if table.find_ancestor(exp.Hint) is not None or own_name(table) is not None:
             return
         if isinstance(table.this, exp.Identifier):
             yield self._named(table)
@@ -97,7 +97,7 @@ class Finder:
             DeclarationError: It is a SELECT, or a name that WITH gives.
         """
         read = stream.this.this if isinstance(stream.this, exp.Subquery) else stream.this
-        if isinstance(read, exp.Table) and not _is_own_name(read):
+        if isinstance(read, exp.Table) and own_name(read) is None:
             return
         inside = [node.meta["start"] for node in stream.walk() if "start" in node.meta]
         raise self._refused(
@@ -200,10 +200,10 @@ def _alias(table: exp.Table, bracket: bool) -> str:
     return str(holder.alias or table.alias)
 
 
-def _is_own_name(table: exp.Table) -> bool:
-    """Whether a WITH of the SELECT gives this name."""
+def own_name(table: exp.Table) -> exp.CTE | None:
+    """What a WITH of the SELECT gives by this name; None when it means something outside of it."""
     if table.args.get("db") is not None or not isinstance(table.this, exp.Identifier):
-        return False
+        return None
     node: exp.Expr = table
     inside: exp.CTE | None = None
     while node.parent is not None:
@@ -218,5 +218,5 @@ def _is_own_name(table: exp.Table) -> bool:
                 # Its own name, and those given later, mean tables.
                 break
             if one.alias.lower() == table.name.lower():
-                return True
-    return False
+                return one  # type: ignore[no-any-return]
+    return None

@@ -26,7 +26,7 @@ _VALUES = (
     TokenType.NUMBER,
     TokenType.IDENTIFIER,
 )
-_STATEMENT = "SQL statement"
+STATEMENT = "SQL statement"
 
 _SECRET = re.compile(
     r"(?i)((?:password|passphrase|secret|token|jaas|credential|(?:access|ssl)[._]?key)"
@@ -111,7 +111,7 @@ class Source:
             lines = self.text.splitlines(keepends=True)
             offset = sum(map(len, lines[: int(known[1]) - 1])) + max(int(known[2]) - 1, 0)
         what = cause.splitlines()[0] if known else "a string, name or comment does not end"
-        return self.refused(_STATEMENT, offset, what, "close it")
+        return self.refused(STATEMENT, offset, what, "close it")
 
     def between(self, tokens: list[Token]) -> str:
         """The text from the first of these tokens to the last, as it is written."""
@@ -128,7 +128,7 @@ class Cursor:
 
     def __init__(self, source: Source, tokens: list[Token]) -> None:
         self.source, self.tokens, self.at = source, tokens, 0
-        self.subject = _STATEMENT
+        self.subject = STATEMENT
 
     @property
     def token(self) -> Token | None:

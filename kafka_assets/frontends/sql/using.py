@@ -142,6 +142,20 @@ def use_of(
     )
 
 
+def once(query: Query, sources: Sources) -> Query:
+    """What a flow reads that runs once: what it reads first as a whole, it reads as a stream."""
+    if not query.relations or any(relation.stream for relation in query.relations):
+        return query
+    first = sources.name_of(query.relations[0])
+    return replace(
+        query,
+        relations=tuple(
+            replace(relation, stream=sources.name_of(relation) == first)
+            for relation in query.relations
+        ),
+    )
+
+
 def _with_streamed_topic(query: Query, static: bool) -> tuple[Relation, ...]:
     """What a function reads by itself is read as a stream, with the word STREAM or without."""
     only = query.relations[0]

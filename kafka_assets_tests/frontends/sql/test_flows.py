@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import ModuleType
+
 import pytest
 
 import kafka_assets as ka
 from kafka_assets.declarations import Changes
+from kafka_assets.declarations.places import DECLARED
+from kafka_assets.graph import build_graph
 from kafka_assets_tests.frontends.sql.helpers import declared, flow, function_of, load, refused
 
 TARGET = "CREATE OR REFRESH STREAMING TABLE target;"
@@ -30,6 +35,37 @@ def test_an_insert_flow_feeds_its_target() -> None:
 
 def test_a_flow_may_run_once() -> None:
     assert flow("CREATE FLOW f AS INSERT INTO ONCE t BY NAME SELECT * FROM STREAM a").once
+
+
+@pytest.mark.parametrize(
+    ("select", "reads"),
+    [
+        ("SELECT * FROM a", {}),
+        ("SELECT * FROM a JOIN b USING (id)", {"b": "static"}),
+        ("SELECT * FROM b WHERE id IN (SELECT id FROM STREAM a)", {"b": "static"}),
+        ("SELECT * FROM a UNION ALL SELECT * FROM LIVE.A", {}),
+    ],
+)
+def test_what_a_flow_that_runs_once_reads_first_as_a_whole_is_read_as_a_stream(
+    select: str, reads: dict[str, str]
+) -> None:
+    made = flow(f"CREATE FLOW f AS INSERT INTO ONCE t BY NAME {select}")
+    assert made.once
+    assert made.reads == reads
+    again = flow("CREATE FLOW f AS INSERT INTO t BY NAME SELECT * FROM a")
+    assert again.reads == {"a": "static"}
+
+
+def test_a_flow_that_runs_once_fits_into_a_graph(tmp_path: Path) -> None:
+    found = load(
+        "CREATE STREAMING TABLE a AS SELECT * FROM STREAM read_kafka(subscribe => 'x');"
+        "CREATE STREAMING TABLE c;"
+        "CREATE FLOW f AS INSERT INTO ONCE c BY NAME SELECT * FROM a"
+    )
+    module = ModuleType("shop")
+    vars(module)[DECLARED] = list(found.declarations)
+    graph = build_graph([module], ka.Settings(lake=str(tmp_path)))
+    assert [part.flow.once for part in graph.tables["c"].parts if part.flow] == [True]
 
 
 def test_a_flows_result_is_cast_to_the_types_that_its_target_lists() -> None:

@@ -164,6 +164,8 @@ def test_properties_that_mean_nothing_are_refused(properties: str, what: str) ->
         ("range(3)", "its SELECT reads no topic and no table"),
         ("STREAM x WHERE", "its SELECT cannot be read: Required keyword: 'this' missing"),
         ("STREAM x WATERMARK at DELAY OF INTERVAL 1 HOUR", "WATERMARK: Spark's SQL has no such"),
+        ("STREAM x WATERMARK timestamp DELAY OF INTERVAL 1 HOUR", "WATERMARK: Spark's SQL has no"),
+        ("STREAM x WATERMARK date(at) AS d DELAY OF INTERVAL 1 HOUR", "WATERMARK: Spark's SQL has"),
         ("STREAM read_kafka('x')", "read_kafka: 'x' has no name"),
         ("STREAM read_kafka(topic => 'x')", "read_kafka: the option topic cannot be kept"),
         ("STREAM read_kafka()", "read_kafka: names no topic"),
