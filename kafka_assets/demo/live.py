@@ -6,7 +6,6 @@ one of them ends by itself. Data and history stay in its folder for the next tim
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import subprocess

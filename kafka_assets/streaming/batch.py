@@ -134,7 +134,8 @@ def write_batch(
             `replaced`; nothing of the batch was committed.
     """
     with ExitStack() as held:
-        if decoded is None:
+        if decoded is None or spec.varies:
+            # Else each step would decide for itself which rows die, and one could fall between.
             held.callback(rows.persist().unpersist)
         counts = count(spec, decoded, rows, replaced, raised=left_out.count if left_out else 0)
         broken = _look_at_broken(spec, rows, counts, held)

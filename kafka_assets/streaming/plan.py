@@ -23,12 +23,13 @@ from kafka_assets.streaming.changes import Folding, fold
 from kafka_assets.streaming.dead_letters import AT, RECORD
 from kafka_assets.streaming.plan_rules import (
     CHANGE_COLUMNS,
-    _operator,
     may_be_alone,
+    operator_of,
     plan_error,
     reason,
     refuse_columns,
     refuse_result,
+    varies,
     window_column,
 )
 from kafka_assets.streaming.tables import LakeTable
@@ -61,6 +62,7 @@ class Planned:
         records: Where a row's record is found as it was: in the row, when the function passes on
             all of `RAW`; or in the batch, when the row only says which record it is. None when no
             record is known, or the batch cannot be looked into.
+        varies: The function or a rule asks for the time, or for chance.
     """
 
     schema: StructType
@@ -68,6 +70,7 @@ class Planned:
     window_column: str | None = None
     alone: bool = False
     records: Literal["row", "batch"] | None = None
+    varies: bool = False
 
 
 _PLANS: WeakKeyDictionary[Any, WeakKeyDictionary[Node, Planned]] = WeakKeyDictionary()
@@ -154,6 +157,7 @@ def _plan(node: Node, session: SparkSession) -> Planned:
         window_column(node, schema, inputs),
         alone,
         _records(node, result, read, alone=alone),
+        node.payload is not None and varies(node, result),
     )
 
 
@@ -202,10 +206,10 @@ def _rows_are_records(node: Node, result: DataFrame) -> bool:
     numbers = {str(mark).removesuffix(f" {name}") for name, mark in marks.items()}
     if set(marks) != RAW or len(numbers) != 1 or not numbers.pop().isdecimal():
         return False
-    if _operator(node, result, OF_PYTHON) is not None:
+    if operator_of(node, result, OF_PYTHON) is not None:
         return False
-    united = _operator(node, result, UNION) is not None
-    return not united or _operator(node, result, COMPUTED) is None
+    united = operator_of(node, result, UNION) is not None
+    return not united or operator_of(node, result, COMPUTED) is None
 
 
 def _together(node: Node, flows: list[Planned]) -> Planned:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kafka_assets.declarations import RESCUED, Rule
 from kafka_assets.errors import PlanError
 from kafka_assets.graph import Files, Node, Source
+from kafka_assets.streaming import spec
 from kafka_assets.streaming.changes import END, START
 
 if TYPE_CHECKING:
@@ -34,6 +35,11 @@ OF_BATCHES = re.compile(
     r"|begins|state|source|key|headers|tombstone)"
 )
 """Columns that a batch adds for itself. A table of an imported program may have others with _."""
+
+_VARIES = re.compile(
+    r"(?i)\b(current_timestamp|current_date|localtimestamp|now|rand|randn|randstr|uuid|shuffle)\("
+)
+"""Expressions that give another value each time that a row is computed."""
 
 STATEFUL = {
     r"Deduplicate": "dropDuplicates",
@@ -103,7 +109,7 @@ def _refuse_missing(node: Node, what: str, names: Iterable[str], schema: StructT
 
 def _refuse_state(node: Node, result: DataFrame) -> None:
     """A function that is given a decoded batch knows nothing of the batches before."""
-    found = None if node.payload is None else _operator(node, result, STATEFUL)
+    found = None if node.payload is None else operator_of(node, result, STATEFUL)
     if found is not None:
         raise plan_error(
             node,
@@ -132,7 +138,7 @@ def may_be_alone(node: Node, result: DataFrame, columns: Callable[[Source], list
         return False
     names = set(columns(only.source))
     placed = "_source" in names or {"topic", "partition", "offset", "timestamp"} <= names
-    return placed and _operator(node, result, SEVERAL) is None
+    return placed and operator_of(node, result, SEVERAL) is None
 
 
 def _is_chain(node: Node) -> bool:
@@ -143,19 +149,31 @@ def _is_chain(node: Node) -> bool:
     return not (isinstance(upstream, Node) and upstream.is_view) or _is_chain(upstream)
 
 
-def _operator(node: Node, result: DataFrame, operators: Mapping[str, str]) -> str | None:
+def varies(node: Node, result: DataFrame) -> bool:
+    """Whether the function or a rule asks for the time, or for chance."""
+    rules = [spec.Rule(e.name, e.action, e.rule, e.above) for e in node.table.expectations]
+    looked_at = result.select("*", *[rule.broken().alias(f"_{i}") for i, rule in enumerate(rules)])
+    return _VARIES.search(_analyzed(node, looked_at)) is not None
+
+
+def operator_of(node: Node, result: DataFrame, operators: Mapping[str, str]) -> str | None:
     """Which of these operators a function uses, in the author's words."""
-    session = result.sparkSession
-    view = f"kafka_assets_plan_{node.name}"
-    result.createOrReplaceTempView(view)
-    plan = str(session.sql(f"EXPLAIN EXTENDED SELECT * FROM {view}").collect()[0][0])  # noqa: S608
-    session.catalog.dropTempView(view)
-    analyzed = plan.partition("== Analyzed Logical Plan ==")[2].partition("== Optimized")[0]
+    analyzed = _analyzed(node, result)
     # An operator begins its line; columns and texts of the same name stand behind one.
     for name, words in operators.items():
         if re.search(rf"(?m)^[\s:+|-]*{name}", analyzed):
             return words
     return None
+
+
+def _analyzed(node: Node, result: DataFrame) -> str:
+    """What a frame is computed by, as Spark understood it."""
+    session = result.sparkSession
+    view = f"kafka_assets_plan_{node.name}"
+    result.createOrReplaceTempView(view)
+    plan = str(session.sql(f"EXPLAIN EXTENDED SELECT * FROM {view}").collect()[0][0])  # noqa: S608
+    session.catalog.dropTempView(view)
+    return plan.partition("== Analyzed Logical Plan ==")[2].partition("== Optimized")[0]
 
 
 def _refuse_names(node: Node, schema: StructType) -> None:

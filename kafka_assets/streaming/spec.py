@@ -72,6 +72,8 @@ class BatchSpec:
         raw_path: Bronze table that has the raw bytes of rows that die by a rule; None when the
             frame itself carries them in `_raw`, or when rows have no `_source`.
         has_source: Rows of the function's result carry `_source`.
+        varies: The function or a rule asks for the time, or for chance: computed twice, a row may
+            come out in two ways.
         replayed: The batch that an earlier run began and did not finish, or -1.
         committed: The last batch that the table has, or -1.
         letters_version: The last transaction version that the dead letters have of this query,
@@ -100,6 +102,7 @@ class BatchSpec:
     raw_path: str | None
     has_source: bool
     at: str = "_source."
+    varies: bool = False
     replayed: int = -1
     committed: int = -1
     letters_version: int = -1

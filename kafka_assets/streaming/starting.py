@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafka_assets.declarations import Changes, Read, Topic
 from kafka_assets.decoding.explain import explain_json
-from kafka_assets.graph import Files, Node, Source
+from kafka_assets.graph import Files, Node, Outside, Source
 from kafka_assets.schemas import fingerprint
 from kafka_assets.settings import Settings
 from kafka_assets.sources import files
@@ -130,12 +130,17 @@ def _looks_up_records(run: Run) -> bool:
 
 def _in_bronze(run: Run) -> bool:
     """Whether the records of dead rows are looked up in a table upstream."""
-    return run.planned.has_source and _raw_path(run.node, run.session) is not None
+    return (
+        plan_table(run.node, run.session).has_source
+        and _raw_path(run.node, run.session) is not None
+    )
 
 
 def batch_spec(run: Run, position: fence.Position | None = None) -> LettersSpec:
     """What a batch of this run is told."""
     node, table = run.node, run.node.table
+    # A flow's own: the table may have columns that others bring.
+    planned = plan_table(node, run.session)
     decodes = node.payload is not None
     return LettersSpec(
         table=node.name,
@@ -146,11 +151,12 @@ def batch_spec(run: Run, position: fence.Position | None = None) -> LettersSpec:
         code_version=node.code_version,
         fingerprint=fingerprint(node.payload) if node.payload is not None else None,
         rules=tuple(Rule(e.name, e.action, e.rule, e.above) for e in table.expectations),
-        columns=tuple(run.planned.schema.names),
+        columns=tuple(planned.schema.names),
         decodes=decodes,
         function=table.function if decodes else None,
         raw_path=_raw_path(node, run.session),
-        has_source=run.planned.has_source,
+        has_source=planned.has_source,
+        varies=planned.varies,
         replayed=-1 if position is None else position.replayed,
         committed=-1 if position is None else position.committed,
         letters_version=-1 if position is None else position.letters_version,
@@ -163,7 +169,7 @@ def batch_spec(run: Run, position: fence.Position | None = None) -> LettersSpec:
         if table.max_dead_share is None
         else table.max_dead_share,
         guarded=run.settings.dead_letters.guarded_rows,
-        keeps_records=plan_table(node, run.session).records == "row" and not _in_bronze(run),
+        keeps_records=planned.records == "row" and not _in_bronze(run),
     )
 
 
@@ -201,10 +207,22 @@ def _read(run: Run, position: fence.Position, upstream: Source, how: Read) -> Da
         reader = reader.option("maxBytesPerTrigger", HELD_BYTES)
     first = position.checkpoint.last_offsets < 0
     if how == "changes":
-        reader = reader.option("readChangeFeed", True).option("startingVersion", 0)
+        reader = reader.option("readChangeFeed", True)
+        if position.checkpoint.last_commit < 0 and _has_all_changes(upstream):
+            reader = reader.option("startingVersion", 0)
     elif first and _only_grew(LakeTable.existing(upstream.path)):
         reader = reader.option("startingVersion", 0)
     return reader.load(upstream.path)
+
+
+def _has_all_changes(upstream: Node | Outside) -> bool:
+    """Whether the change feed goes back to the first row; else a reader begins with those of now.
+
+    The feed of a table of others may have been switched on later, and old commits are cleaned up.
+    """
+    if isinstance(upstream, Outside):
+        return False
+    return any(commit.version == 0 for commit in LakeTable.existing(upstream.path).commits())
 
 
 def _only_grew(upstream: LakeTable) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F
 
 import kafka_assets as ka
@@ -15,7 +15,7 @@ from kafka_assets.operations.letters import find
 from kafka_assets.settings import Settings
 from kafka_assets.streaming import batch
 from kafka_assets.streaming.run import run_graph, run_table
-from kafka_assets_tests.helpers import graph_of, ids
+from kafka_assets_tests.helpers import Send, graph_of, ids
 from kafka_assets_tests.pipeline import Pipeline, event
 
 if TYPE_CHECKING:
@@ -116,3 +116,46 @@ def test_a_new_column_may_have_fields_of_any_name(pipeline: Pipeline) -> None:
     graph = graph_of(pipeline.settings, events, raw)
     run_table(graph.tables["raw"], pipeline.spark, pipeline.settings)
     assert pipeline.rows("raw", "offset", "agents") == [(0, None), (1, [{"user-agent": 1}])]
+
+
+def test_a_row_that_a_rule_lets_live_only_for_a_moment_is_in_one_place(pipeline: Pipeline) -> None:
+    events = ka.kafka_topic(pipeline.topic, name="events")
+
+    @ka.streaming_table(layer="silver", schema="event.ddl")
+    @ka.expect_or_drop("lucky", "rand() < 0.5")
+    def clean(events: Any) -> Any:
+        return events
+
+    pipeline.produce(*[event(str(n), n) for n in range(100)])
+    node = graph_of(pipeline.settings, events, clean).tables["clean"]
+    report = run_table(node, pipeline.spark, pipeline.settings)
+    assert all(equality.holds for equality in report.conservation)
+    assert (report.kept + report.dead, 0 < report.dead < 100) == (100, True)
+    offsets = [int(str(letter.at[-1])) for letter in find(node)]
+    rows = DeltaTable(node.path).to_pyarrow_table(columns=["_source"]).to_pylist()
+    kept = [row["_source"]["offset"] for row in rows]
+    assert sorted(offsets + kept) == list(range(100))
+
+
+def test_flows_may_bring_different_columns_to_a_table_with_rules(
+    spark: SparkSession, settings: Settings, two_topics: tuple[Any, Any, Send]
+) -> None:
+    web, app, send = two_topics
+    both = ka.create_streaming_table("both", layer="silver", expect_all={"some": "x > 0"})
+
+    @ka.append_flow(target=both, schema="event.ddl")
+    def of_web(web: Any) -> Any:
+        return web
+
+    @ka.append_flow(target=both, schema="event.ddl")
+    def of_app(app: Any) -> Any:
+        return app.withColumn("version", F.lit(2))
+
+    send("web", ("a", 1))
+    send("app", ("b", 1))
+    graph = graph_of(settings, web, app, both, of_web, of_app)
+    report = run_graph(graph, spark, settings)["both"]
+    assert all(equality.holds for equality in report.conservation)
+    rows = DeltaTable(graph.tables["both"].path).to_pyarrow_table(columns=["id", "version"])
+    found = sorted((row["id"], row["version"]) for row in rows.to_pylist())
+    assert found == [("a", None), ("b", 2)]
