@@ -34,7 +34,8 @@ def program(
 
     Args:
         path: The program: a `.py` file, a notebook exported as source, an `.ipynb` notebook, a
-            folder of these, or a `.sql` file. A relative path is relative to the calling file.
+            folder of these and of `.sql` files, or a `.sql` file. A relative path is relative to
+            the calling file.
         layers: Table name -> `bronze`, `silver` or `gold`, where the layer that is derived (reads
             a topic or files: bronze; aggregates or is computed whole: gold; else silver) is not
             meant.

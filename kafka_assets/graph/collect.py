@@ -88,10 +88,14 @@ def collect(modules: Iterable[ModuleType], files: Iterable[Path] = ()) -> Found:
                 _keep(found, value, by_name)
             else:
                 _refuse_loose_expectations(value)
+    # `ka.program` may have taken in a file of the package already.
+    taken_in = {one.place for one in (*by_name.values(), *found.flows) if one.place.column}
     sql = load_files(files, found.topics.values())
     found.notes.extend(sql.notes)
     _refuse_flows_that_do_not_cast(found.flows, sql.typed)
     for declaration in sql.declarations:
+        if declaration.place in taken_in:
+            continue
         if isinstance(declaration, Flow):
             found.flows.append(declaration)
         else:

@@ -354,13 +354,17 @@ def test_a_file_of_sql_is_taken_in_by_the_same_word(tmp_path: Path) -> None:
         "CREATE OR REFRESH STREAMING TABLE raw AS SELECT * FROM STREAM read_kafka("
         "bootstrapServers => '127.0.0.1:9092', subscribe => 'orders');\n"
         "CREATE OR REFRESH MATERIALIZED VIEW counted AS SELECT count(*) AS n FROM raw;\n"
+        "CREATE STREAMING TABLE copied (day DATE GENERATED ALWAYS AS (DATE(timestamp)));\n"
+        "CREATE FLOW copy AS INSERT INTO copied BY NAME SELECT * FROM STREAM raw;\n"
     )
     module = ModuleType("team_shop")
+    # The file lies in a package, all of whose files of SQL are loaded.
+    module.__path__ = [str(tmp_path)]
     text = "import kafka_assets as ka\nloaded = ka.program('shop.sql')\n"
     exec(compile(text, str(tmp_path / "pipeline.py"), "exec"), vars(module))
-    assert edges(module.loaded) == {("orders", "raw"), ("raw", "counted")}
+    assert edges(module.loaded) == {("orders", "raw"), ("raw", "counted"), ("raw", "copied")}
     graph = build_graph([module], ka.Settings(lake=str(tmp_path / "lake")))
-    assert list(graph.tables) == ["raw", "counted"]
+    assert sorted(graph.tables) == ["copied", "counted", "raw"]
 
 
 def test_options_that_a_file_of_sql_does_not_take_are_refused(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ MORE = (
     "test_stateful.py::test_an_updated_aggregate_is_the_same_after_one_run_and_after_many",
     "test_options.py::test_generated_columns_are_computed_and_constraints_hold_every_row",
     "test_options.py::test_few_rows_are_interpreted_many_are_compiled_and_who_chose_is_left_alone",
+    "test_edges.py::test_a_row_that_a_rule_lets_live_only_for_a_moment_is_in_one_place",
+    "test_edges.py::test_flows_may_bring_different_columns_to_a_table_with_rules",
     "test_sinks.py::test_rows_go_to_a_topic_and_to_a_delta_table_outside_of_the_lake",
     "../frontends/sql/test_run.py::test_sql_and_python_tables_run_as_one_pipeline",
     "../frontends/test_programs_run.py::test_a_medallion_program_runs_unchanged_and_again",
