@@ -28,16 +28,19 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", QUICK_JVM)
 LONGEST = (
     "reliability/test_kills.py",
     "streaming/test_run.py",
-    "demo/test_live.py",
     "operations/test_replay.py",
-    "streaming/test_flows.py",
-    "streaming/test_isolation.py",
-    "reliability/test_double_start.py",
-    "streaming/test_connect.py",
+    "demo/test_live.py",
     "streaming/test_changes.py",
     "streaming/test_views_and_joins.py",
-    "streaming/test_fence.py",
+    "streaming/test_isolation.py",
+    "operations/test_repair.py",
+    "operations/test_reset.py",
+    "streaming/test_connect.py",
+    "streaming/test_flows.py",
     "reliability_topics/test_brokers.py",
+    "streaming/test_options.py",
+    "reliability/test_double_start.py",
+    "streaming/test_fence.py",
 )
 """Files that take longest go first, so that two processes come to an end at about one time."""
 
