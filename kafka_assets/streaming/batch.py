@@ -62,7 +62,7 @@ def run_batch(spec: BatchSpec, frame: DataFrame, batch_id: int) -> None:
             good = given.filter(~F.col("_undecodable"))
             _write_returned(spec, good, who, decoded=given)
         else:
-            _write_returned(spec, given, who)
+            _write_returned(replace(spec, given=given), given, who)
     finally:
         given.unpersist()
 

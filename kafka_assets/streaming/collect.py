@@ -15,10 +15,11 @@ from kafka_assets.declarations import Topic
 from kafka_assets.errors import SourceError
 from kafka_assets.graph import Files, Node
 from kafka_assets.streaming.checkpoint import Checkpoint
+from kafka_assets.streaming.commits import Commit
 from kafka_assets.streaming.dead_letters import letters_of
 from kafka_assets.streaming.plan import Planned
 from kafka_assets.streaming.report import Conservation, RuleResult, RunReport
-from kafka_assets.streaming.tables import Commit, LakeTable
+from kafka_assets.streaming.tables import LakeTable
 
 SAMPLE = 5
 """Dead letters shown with a report."""

@@ -7,9 +7,8 @@ standard library, and modules of the same kind.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -35,31 +34,6 @@ RAW_COLUMNS = ["key", "value", "headers"]
 PLACE = [*AT, "timestamp"]
 IDENTITY = ["query_id", "batch_id", "topic", "partition", "offset", "row"]
 """What a letter is named after: a batch that is run again gives its letters the same names."""
-
-
-@dataclass(frozen=True)
-class LettersSpec(BatchSpec):
-    """What a batch is told when its rows can die.
-
-    Attributes:
-        keeps_records: The function passes on key, value and headers of the records that its rows
-            were made from, as they are.
-        given: The batch as the function is given it, where that is done here; None where the
-            function is a part of the query.
-    """
-
-    keeps_records: bool = False
-    given: DataFrame | None = field(default=None, compare=False, repr=False)
-
-
-def with_records(
-    spec: LettersSpec,
-    run: Callable[[BatchSpec, DataFrame, int], None],
-    frame: DataFrame,
-    batch_id: int,
-) -> None:
-    """Run a batch whose dead letters may look up their records in it."""
-    run(replace(spec, given=frame), frame, batch_id)
 
 
 def write_dead_letters(
@@ -214,7 +188,7 @@ def _rule_letters(
     names = [F.when(F.col(f"_broken_{i}"), F.lit(rule.name)) for i, rule in drops]
     why = [F.when(F.col(f"_broken_{i}"), F.lit(f"{rule.name}: {rule.text}")) for i, rule in drops]
     # The rows of a topic may be the records themselves.
-    are_records = isinstance(spec, LettersSpec) and spec.keeps_records
+    are_records = spec.keeps_records
     by_source = spec.has_source and not are_records
     dead = rows.filter("_dead").select(
         *(["_source.*"] if by_source else _columns(spec, RECORD if are_records else PLACE)),
@@ -230,7 +204,7 @@ def _columns(spec: BatchSpec, names: Iterable[str]) -> list[Column]:
 
     Results of an aggregate may have columns of these names as well.
     """
-    needed = AT if _given(spec) is not None else RECORD
+    needed = AT if spec.given is not None else RECORD
     known = set(spec.columns) if set(needed) <= set(spec.columns) else set()
     return [
         (F.col(name) if name in known else F.lit(None)).cast(RECORD[name]).alias(name)
@@ -247,7 +221,7 @@ def _with_record(
 ) -> DataFrame:
     """Add the raw record: from the batch where it has it, else from bronze by coordinates."""
     few = counts["dead"] <= SMALL_BATCH
-    given, in_bronze = _given(spec), spec.has_source and spec.raw_path is not None
+    given, in_bronze = spec.given, spec.has_source and spec.raw_path is not None
     if given is not None and not in_bronze and _carried(spec, given):
         wanted = placed.select(*AT).distinct()
         records = given.join(F.broadcast(wanted) if few else wanted, AT, "left_semi")
@@ -290,7 +264,3 @@ def _joined(placed: DataFrame, records: DataFrame, few: bool) -> DataFrame:
     more = [name for name in RECORD if name not in placed.columns]
     raw = records.select(*AT, *[F.col(name).cast(RECORD[name]).alias(name) for name in more])
     return placed.join(F.broadcast(raw) if few else raw, AT, "left")
-
-
-def _given(spec: BatchSpec) -> DataFrame | None:
-    return spec.given if isinstance(spec, LettersSpec) else None

@@ -17,8 +17,9 @@ from kafka_assets.graph import Files, Node
 from kafka_assets.sources import files
 from kafka_assets.sources.kafka import TopicState
 from kafka_assets.streaming.checkpoint import Checkpoint
+from kafka_assets.streaming.commits import Commit
 from kafka_assets.streaming.dead_letters import letters_app_id
-from kafka_assets.streaming.tables import Commit, LakeTable
+from kafka_assets.streaming.tables import LakeTable
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,10 @@ class BatchSpec:
         raw_path: Bronze table that has the raw bytes of rows that die by a rule; None when the
             frame itself carries them in `_raw`, or when rows have no `_source`.
         has_source: Rows of the function's result carry `_source`.
+        keeps_records: The function passes on key, value and headers of the records that its rows
+            were made from, as they are.
+        given: The batch as the function is given it, where that is done here; None where the
+            function is a part of the query.
         varies: The function or a rule asks for the time, or for chance: computed twice, a row may
             come out in two ways.
         replayed: The batch that an earlier run began and did not finish, or -1.
@@ -102,6 +106,8 @@ class BatchSpec:
     raw_path: str | None
     has_source: bool
     at: str = "_source."
+    keeps_records: bool = False
+    given: DataFrame | None = field(default=None, compare=False, repr=False)
     varies: bool = False
     replayed: int = -1
     committed: int = -1

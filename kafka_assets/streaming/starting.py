@@ -23,11 +23,10 @@ from kafka_assets.streaming import by_value, fence
 from kafka_assets.streaming.batch import run_batch, run_keyed
 from kafka_assets.streaming.changes import ChangesSpec, run_changes
 from kafka_assets.streaming.creating import set_property
-from kafka_assets.streaming.dead_letters import LettersSpec, with_records
 from kafka_assets.streaming.interpreted import engine_conf
 from kafka_assets.streaming.plan import RAW, Planned, decoded_frame, folding, plan_table
 from kafka_assets.streaming.session import conf_of_a_run
-from kafka_assets.streaming.spec import Rule, Through
+from kafka_assets.streaming.spec import BatchSpec, Rule, Through
 from kafka_assets.streaming.tables import LakeTable
 from kafka_assets.streaming.windows import WindowSpec, run_windows, window_start
 
@@ -136,13 +135,13 @@ def _in_bronze(run: Run) -> bool:
     )
 
 
-def batch_spec(run: Run, position: fence.Position | None = None) -> LettersSpec:
+def batch_spec(run: Run, position: fence.Position | None = None) -> BatchSpec:
     """What a batch of this run is told."""
     node, table = run.node, run.node.table
     # A flow's own: the table may have columns that others bring.
     planned = plan_table(node, run.session)
     decodes = node.payload is not None
-    return LettersSpec(
+    return BatchSpec(
         table=node.name,
         path=node.path,
         dead_letters_path=node.dead_letters_path if node.may_have_dead_letters else None,
@@ -260,7 +259,7 @@ def _start_alone(run: Run, position: fence.Position, stream: DataFrame) -> Strea
     function = Through((*_through(run.node).views, run.node.table.function))
     at = "_source." if "_source" in stream.columns else ""
     spec = replace(batch_spec(run, position), function=function, at=at)
-    return _for_each(run, stream, partial(with_records, by_value.sent(spec, run.node), run_batch))
+    return _for_each(run, stream, partial(run_batch, by_value.sent(spec, run.node)))
 
 
 def _start_keyed(run: Run, position: fence.Position, stream: DataFrame) -> StreamingQuery:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import dagster as dg
-import pytest
 from dagster._core.definitions.freshness import FreshnessState
 
 from kafka_assets.errors import ExpectationFailed, FenceRefused, RunFailed
@@ -26,25 +25,6 @@ REFUSED = ExpectationFailed(
 def tables_of(record: dg.RunRecord) -> set[str]:
     keys = record.dagster_run.asset_selection or set()
     return {key.path[-1] for key in keys if key.path[0] != "dlq"}
-
-
-@pytest.fixture(scope="module")
-def built_once():
-    with Harness(pipeline()) as harness:
-        harness.tick()
-        harness.world.ends["events"] = [5]
-        harness.tick(seconds=15)
-        for _ in range(3):
-            assert harness.tick(seconds=15) == []
-        yield harness
-
-
-@pytest.fixture
-def built(built_once):
-    """A chain that took five records and is idle; a copy, for this test alone."""
-    with Harness(pipeline()) as harness:
-        harness.go_on_from(built_once)
-        yield harness
 
 
 def test_new_data_starts_one_run_of_the_whole_chain():

@@ -32,24 +32,6 @@ from kafka_assets_tests.orchestration.harness import Harness, frozen, pipeline
 SILVER = ["silver", "events_silver"]
 
 
-@pytest.fixture(scope="module")
-def built_once():
-    with Harness(pipeline()) as harness:
-        harness.tick()
-        harness.world.ends["events"] = [5]
-        harness.tick(seconds=15)
-        harness.tick(seconds=15)
-        yield harness
-
-
-@pytest.fixture
-def built(built_once):
-    """A chain that took five records and is idle; a copy, for this test alone."""
-    with Harness(pipeline()) as harness:
-        harness.go_on_from(built_once)
-        yield harness
-
-
 @dataclass
 class Table:
     """Stands for a table of the lake that a job opens."""

@@ -102,22 +102,6 @@ def test_a_row_that_may_be_a_tombstone_and_breaks_a_rule_is_a_dead_letter(
     assert (report.kept, report.dead) == (1, 1)
 
 
-def test_a_new_column_may_have_fields_of_any_name(pipeline: Pipeline) -> None:
-    pipeline.produce(event("a", 1))
-    pipeline.run("raw")
-    events = ka.kafka_topic(pipeline.topic, name="events")
-
-    @ka.streaming_table(layer="bronze")
-    def raw(events: Any) -> Any:
-        agents = F.array(F.struct(F.lit(1).alias("user-agent")))
-        return events.withColumn("agents", agents)
-
-    pipeline.produce(event("b", 2))
-    graph = graph_of(pipeline.settings, events, raw)
-    run_table(graph.tables["raw"], pipeline.spark, pipeline.settings)
-    assert pipeline.rows("raw", "offset", "agents") == [(0, None), (1, [{"user-agent": 1}])]
-
-
 def test_a_row_that_a_rule_lets_live_only_for_a_moment_is_in_one_place(pipeline: Pipeline) -> None:
     events = ka.kafka_topic(pipeline.topic, name="events")
 

@@ -253,19 +253,21 @@ def test_a_lake_that_cannot_be_written_is_named(pipeline: Pipeline) -> None:
         run_table(pipeline.graph.tables["raw"], pipeline.spark, pipeline.settings)
 
 
-def test_a_new_column_of_the_function_widens_the_table(pipeline: Pipeline) -> None:
+def test_a_new_column_of_the_function_widens_the_table_whatever_its_fields_are_called(
+    pipeline: Pipeline,
+) -> None:
     pipeline.produce(event("a", 1))
     pipeline.run("raw")
     events = ka.kafka_topic(pipeline.topic, name="events")
 
     @ka.streaming_table(layer="bronze")
     def raw(events: Any) -> Any:
-        return events.withColumn("seen", F.lit("yes"))
+        return events.withColumn("seen", F.array(F.struct(F.lit(1).alias("user-agent"))))
 
     pipeline.produce(event("b", 2))
     graph = graph_of(pipeline.settings, events, raw)
     run_table(graph.tables["raw"], pipeline.spark, pipeline.settings)
-    assert pipeline.rows("raw", "offset", "seen") == [(0, None), (1, "yes")]
+    assert pipeline.rows("raw", "offset", "seen") == [(0, None), (1, [{"user-agent": 1}])]
 
 
 def test_a_column_that_changes_its_type_is_refused(pipeline: Pipeline) -> None:
