@@ -35,7 +35,6 @@ At = tuple[str | None, int | None, int | None]
 
 AGAIN = "its record has rows in the table already, and would be in it twice"
 NO_RECORD = "the record is no longer known, so it cannot be tried again"
-
 NO_BYTES = "neither key, value nor headers of the record are kept, so it cannot be tried again"
 
 

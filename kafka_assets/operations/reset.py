@@ -306,9 +306,10 @@ def _empty(node: Node, settings: Settings) -> dict[str, str]:
         table = LakeTable.open(path)
         if table is not None and table.rows > 0:
             table.delete(None, partial(spark_session, settings))
-    if table is not None:
+    emptied = LakeTable.open(node.path)
+    if emptied is not None:
         for flow in node.flows:
             # It will find rows of the flows before it. This record says that it begins anew, and
             # that no checkpoint was lost; while its old rows are there, that would double them.
-            Checkpoint.read(flow.checkpoint).write_record({"table_id": table.table_id})
+            Checkpoint.read(flow.checkpoint).write_record({"table_id": emptied.table_id})
     return moved

@@ -112,9 +112,11 @@ def after_failure(failures: Failures, graph: Graph, settings: Settings, now: flo
         node = graph.tables.get(table)
         if node is not None and failures.tags.get(FAILED_CODE) == asked_version(node, settings):
             return Verdict(
-                False, f"{what}: waits for changed code, or for a manual run of {table} to succeed"
+                False,
+                f"{what}: waits for changed code or settings, for a job that repairs it, or for a "
+                f"manual run of {table} to succeed",
             )
-        return Verdict(True, f"the code changed after {what}")
+        return Verdict(True, f"code or settings changed after {what}")
     again = failures.ended + pause_after(failures.count, settings.sensor)
     if now < again:
         at = datetime.fromtimestamp(again, UTC).strftime("%H:%M:%S UTC")

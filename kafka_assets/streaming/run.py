@@ -107,7 +107,9 @@ def run_table(
         state: dict[str, int] = {}
         if streams:
             for part in node.parts:
-                for figure, rows in _run_part(replace(run, node=part), topics).items():
+                # A flow's own columns: the table may have some that others bring.
+                own = replace(run, node=part, planned=plan_table(part, session))
+                for figure, rows in _run_part(own, topics).items():
                     state[figure] = state.get(figure, 0) + rows
         else:
             with conf_of_a_run(session, engine_conf(node, session)):
@@ -176,7 +178,7 @@ def _may_be_alone(run: Run, error: RunFailed) -> bool:
         # A program's function needs this package, which a server does not have.
         return False
     text = text_of(error.__cause__ or error)
-    return plan_table(run.node, run.session).alone and is_about_rows(text)
+    return run.planned.alone and is_about_rows(text)
 
 
 def _drain(run: Run, topics: Mapping[str, TopicState], *, alone: bool = False) -> StreamingQuery:

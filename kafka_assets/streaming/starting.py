@@ -120,26 +120,20 @@ def _looks_up_records(run: Run) -> bool:
     They keep their records as they were. Rows whose function computes key, value or headers do not
     have these any more, and where no bronze table has them either, only the batch knows them.
     """
-    node, planned = run.node, plan_table(run.node, run.session)
-    if planned.records != "batch" or _in_bronze(run):
+    if run.planned.records != "batch" or _in_bronze(run):
         return False
     # A program's function needs this package, which a server does not have.
-    return run.settings.spark.remote is None or not hasattr(node.table.function, "of_program")
+    return run.settings.spark.remote is None or not hasattr(run.node.table.function, "of_program")
 
 
 def _in_bronze(run: Run) -> bool:
     """Whether the records of dead rows are looked up in a table upstream."""
-    return (
-        plan_table(run.node, run.session).has_source
-        and _raw_path(run.node, run.session) is not None
-    )
+    return run.planned.has_source and _raw_path(run.node, run.session) is not None
 
 
 def batch_spec(run: Run, position: fence.Position | None = None) -> BatchSpec:
     """What a batch of this run is told."""
-    node, table = run.node, run.node.table
-    # A flow's own: the table may have columns that others bring.
-    planned = plan_table(node, run.session)
+    node, table, planned = run.node, run.node.table, run.planned
     decodes = node.payload is not None
     return BatchSpec(
         table=node.name,

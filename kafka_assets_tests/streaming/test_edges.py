@@ -62,6 +62,27 @@ def test_views_follow_a_table_that_is_written_without_spark_and_a_view_that_beca
     assert [report.batches for report in run_graph(graph, spark, settings).values()] == [0, 0]
 
 
+def test_a_change_feed_that_was_switched_on_later_begins_with_the_rows_of_then(
+    spark: SparkSession, settings: Settings
+) -> None:
+    stock_is(settings, 5, 6)
+    place = f"delta.`{settings.lake}/silver/stock`"
+    spark.sql(f"ALTER TABLE {place} SET TBLPROPERTIES (delta.enableChangeDataFeed = true)")
+    stock = ka.external_table("stock", layer="silver")
+
+    @ka.streaming_table(layer="silver", reads={"stock": "changes"})
+    def moves(stock: Any) -> Any:
+        return stock.select("n", F.col("_change_type").alias("what"))
+
+    node = graph_of(settings, stock, moves).tables["moves"]
+    run_table(node, spark, settings)
+    spark.sql(f"DELETE FROM {place} WHERE n = 5")
+    run_table(node, spark, settings)
+    rows = DeltaTable(node.path).to_pyarrow_table().to_pylist()
+    found = sorted((row["n"], row["what"]) for row in rows)
+    assert found == [(5, "delete"), (5, "insert"), (6, "insert")]
+
+
 def test_letters_of_a_view_whose_run_died_before_its_table_was_written_are_there_once(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
