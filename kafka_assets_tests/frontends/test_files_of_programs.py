@@ -242,7 +242,7 @@ def test_an_option_that_is_not_needed_is_noted_with_its_line(
         ),
         (
             'spark.readStream.schema("id INT DEFAULT 5").json("/in")',
-            "the schema of the files at '/in': DEFAULT 5 has no counterpart here",
+            "the schema of the files at '/in': DEFAULT on the column 'id' cannot be kept",
         ),
         (
             'spark.readStream.schema("id INT, _corrupt_record STRING").json("/in")',

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_assets.frontends.programs.queries import Query, parsed, with_views
+from kafka_assets.frontends.programs.placing import with_views
+from kafka_assets.frontends.programs.queries import Query, parsed
 from kafka_assets_tests.frontends.shown import edges, written
 
 

@@ -14,8 +14,8 @@ from kafka_assets.declarations.places import written_at
 from kafka_assets.errors import DeclarationError
 from kafka_assets.frontends import file_options
 from kafka_assets.frontends.programs.asked import Asked
+from kafka_assets.frontends.programs.ddl import refuse_constraints
 from kafka_assets.frontends.programs.facts import FilesRead, Source
-from kafka_assets.frontends.programs.options import refuse_constraints
 from kafka_assets.frontends.programs.registry import Registry
 from kafka_assets.frontends.programs.unknown import MARK, refuse_unknown
 from kafka_assets.schemas import FILES, from_ddl, to_ddl

@@ -12,10 +12,8 @@ from kafka_assets.declarations.computed import never_null
 from kafka_assets.declarations.expectations import row_rules
 from kafka_assets.errors import DeclarationError
 from kafka_assets.frontends.programs.columns import is_column, sql_of
+from kafka_assets.frontends.programs.ddl import said_by
 from kafka_assets.frontends.programs.registry import DATABRICKS, Dataset, Registry, Rule, snake
-from kafka_assets.frontends.sql.parse_columns import columns
-from kafka_assets.frontends.sql.statements import Column
-from kafka_assets.frontends.sql.text import Cursor, Source
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -132,7 +130,7 @@ def _schema(registry: Registry, dataset: Dataset, mapped: Mapped, value: Any) ->
 
     if isinstance(value, str):
         try:
-            said = _said(value)
+            said = said_by(value)
             mapped.schema = from_ddl(Path("schema="), said.columns)
         except ValueError as error:
             registry.problem(
@@ -152,94 +150,6 @@ def _schema(registry: Registry, dataset: Dataset, mapped: Mapped, value: Any) ->
     required = never_null(f.name for f in value.fields if not f.nullable)
     if required:
         mapped.common["constraints"] = required
-
-
-@dataclass
-class _Said:
-    """What columns as DDL say.
-
-    Attributes:
-        columns: Those that the function returns, as DDL without comments and NOT NULL.
-        generated: Those that are computed from them.
-        comments: Comments of all columns.
-        constraints: Conditions on all rows; NOT NULL is one.
-        keys: Keys, which Databricks only notes as well.
-    """
-
-    columns: str
-    generated: dict[str, str]
-    comments: dict[str, str]
-    constraints: dict[str, str]
-    keys: tuple[str, ...]
-
-
-def _said(ddl: str) -> _Said:
-    """Take columns as DDL apart; expressions stay as their author wrote them.
-
-    Raises:
-        ValueError: It says something that has no counterpart; or is no DDL.
-    """
-    source = Source("schema=", f"({ddl}\n)")
-    try:
-        statements = source.statements()
-        cursor = Cursor(source, statements[0])
-        listed = columns(cursor)
-        if cursor.token is not None or len(statements) > 1:
-            raise cursor.unexpected("the end")
-    except DeclarationError as error:
-        # The place is one in the text, which stands in a program.
-        told = error.what.removeprefix(f"{error.subject} ({error.where}): ")
-        raise ValueError(told.splitlines()[0]) from None
-    given: tuple[Column, ...] = listed["columns"]
-    untyped = [column.name for column in given if column.type is None]
-    if untyped:
-        raise ValueError(f"the column {untyped[0]!r} has no type")
-    constraints = never_null(column.name for column in given if column.required)
-    for rule in listed["constraints"]:
-        name = snake(rule.written)
-        if rule.action is not None:
-            raise ValueError(f"CONSTRAINT {rule.written} EXPECT has no counterpart in schema=")
-        if name in constraints:
-            raise ValueError(f"two constraints are named {name!r}")
-        constraints[name] = rule.condition
-    returned = [column for column in given if column.generated is None]
-    return _Said(
-        ", ".join(f"`{column.name.replace('`', '``')}` {column.type}" for column in returned),
-        {column.name: column.generated for column in given if column.generated is not None},
-        {column.name: column.comment for column in given if column.comment},
-        constraints,
-        tuple(key.text for key in listed["keys"]),
-    )
-
-
-def refuse_constraints(ddl: str) -> None:
-    """Refuse what columns as DDL say beside types, NOT NULL and comments.
-
-    Raises:
-        ValueError: Names it; or the text is no DDL.
-    """
-    for one in _parsed(ddl):
-        _refuse_constraints(one)
-
-
-def _parsed(ddl: str) -> list[Any]:
-    import sqlglot
-    from sqlglot.errors import SqlglotError
-
-    try:
-        table: Any = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", dialect="databricks")
-    except SqlglotError as error:
-        raise ValueError(str(error).splitlines()[0]) from None
-    return list(table.this.expressions)
-
-
-def _refuse_constraints(column: Any) -> None:
-    from sqlglot import exp
-
-    known = (exp.NotNullColumnConstraint, exp.CommentColumnConstraint)
-    for one in column.find_all(exp.ColumnConstraint):
-        if not isinstance(one.args.get("kind"), known):
-            raise ValueError(f"{one.sql(dialect='databricks')} has no counterpart here")
 
 
 _TAKERS: dict[str, Callable[[Registry, Dataset, Mapped, Any], None]] = {

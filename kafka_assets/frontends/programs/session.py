@@ -6,28 +6,19 @@ In a run everything that is not a read goes to the session of the run.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from string import Formatter
+from collections.abc import Mapping
 from typing import Any
 
-import sqlglot
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
-
-from kafka_assets.frontends.programs.columns import is_column, sql_of
 from kafka_assets.frontends.programs.execution import Execution
 from kafka_assets.frontends.programs.facts import Facts, Source, aggregated
-from kafka_assets.frontends.programs.queries import parsed, with_views
+from kafka_assets.frontends.programs.placing import GIVEN, filled, result_of, with_frames
+from kafka_assets.frontends.programs.queries import parsed
 from kafka_assets.frontends.programs.readers import Reader
 from kafka_assets.frontends.programs.recording import Nothing, Recorded, Untraceable
 from kafka_assets.frontends.programs.registry import DATABRICKS
 from kafka_assets.frontends.programs.unknown import note_unknown, refuse_unknown
 
-_FRAME = "kafka_assets_frame_"
-_GIVEN = "kafka_assets_given_"
 _NONE_GIVEN = object()
-_PLACES = re.compile(rf"`{_FRAME}(\d+)`")
 
 
 class Spark:
@@ -62,7 +53,7 @@ class Spark:
     def sql(self, sqlQuery: str, args: Any = None, **named: Any) -> Any:  # noqa: N803
         """A query over tables of the program, and over frames and values that are given to it."""
         text = sqlQuery
-        query = parsed(_filled(text, named))
+        query = parsed(filled(text, named))
         if query is None:
             return self._command(text)
         place = self._by.registry.place()
@@ -72,10 +63,10 @@ class Spark:
             name: self._by.read(Source(name, "table", "stream" if streams else "static", place))
             for name, streams in query.tables.items()
             if name.lower() not in views
-            and not name.startswith(_GIVEN)
+            and not name.startswith(GIVEN)
             and not self._by.has_view(name)
         }
-        placed = _with_frames(text, list(frames), escaped=not named) if frames else text
+        placed = with_frames(text, list(frames), escaped=not named) if frames else text
         lasts = {name.lower().rpartition(".")[2] for name in frames}
         if placed is None and len(lasts) < len(frames):
             self._by.registry.problem(
@@ -87,7 +78,7 @@ class Spark:
         real = not any(type(one) is Recorded for one in (*frames.values(), *named.values()))
         if self._by.running is not None and real:
             more = named if args is None else {**named, "args": args}
-            return _result(self._by.running.session, text, placed, frames, more)
+            return result_of(self._by.running.session, text, placed, frames, more)
         facts = Facts()
         seen = [views[name.lower()] for name in query.tables if name.lower() in views]
         for frame in (*frames.values(), *seen, *named.values()):
@@ -217,86 +208,3 @@ class _Functions:
 
     def __getattr__(self, name: str) -> Any:
         raise Untraceable(f"spark.udf.{name} needs a session")
-
-
-def _filled(text: str, named: Mapping[str, Any]) -> str:
-    """A query with what is given to it by name: frames as names that no table has."""
-    if not named:
-        return text
-    filled = ""
-    for before, name, _, _ in Formatter().parse(text):
-        value = named.get(name or "")
-        filled += before
-        if isinstance(value, str):
-            filled += "'" + value.replace("'", "\\'") + "'"
-        elif is_column(value):
-            filled += sql_of(value) or f"{{{name}}}"
-        elif isinstance(value, int | float):
-            filled += str(value)
-        elif name is not None:
-            filled += f"{_GIVEN}{name}"
-    return filled
-
-
-def _with_frames(text: str, tables: Sequence[str], *, escaped: bool) -> str | None:
-    """The query as Spark is asked, with `{kafka_assets_frame_0}` and so on in place of tables.
-
-    A table without an alias gets its last part as one, as columns are written by it; where two
-    tables have the same, its whole name.
-
-    Args:
-        text: The query.
-        tables: What it reads, as it is written.
-        escaped: Whether braces mean themselves.
-
-    Returns:
-        None when it cannot be seen where the tables stand.
-    """
-    views = with_views(text, {name: f"{_FRAME}{n}" for n, name in enumerate(tables)})
-    try:
-        query = sqlglot.parse_one(views, dialect="databricks")
-    except SqlglotError:
-        return None
-    read = {
-        one.this.meta.get("start"): bool(one.alias or one.args.get("sample"))
-        for one in query.find_all(exp.Table)
-        if one.name.startswith(_FRAME) and one.find_ancestor(exp.Hint) is None
-    }
-    places = list(_PLACES.finditer(views))
-    if {int(one[1]) for one in places if one.start() in read} != set(range(len(tables))):
-        return None
-    names = [name.replace("`", "") for name in tables]
-    bare = {names[int(one[1])] for one in places if read.get(one.start()) is False}
-    lasts = [name.lower().rpartition(".")[2] for name in bare]
-    done, end = "", 0
-    for one in places:
-        name = names[int(one[1])]
-        last = name.rpartition(".")[2]
-        alias = f"`{name.replace('.', '_') if lasts.count(last.lower()) > 1 else last}`"
-        done += _doubled(views[end : one.start()], escaped)
-        if one.start() not in read:
-            # A column, written by its table's name.
-            done += alias
-        else:
-            done += f"{{{_FRAME}{one[1]}}}" + ("" if read[one.start()] else f" AS {alias}")
-        end = one.end()
-    return done + _doubled(views[end:], escaped)
-
-
-def _result(
-    session: Any, text: str, placed: str | None, frames: Mapping[str, Any], more: Mapping[str, Any]
-) -> Any:
-    """A query's frame in a run; what is put in its text by name leaves no view behind."""
-    if placed is None:
-        lasts = {name: name.rpartition(".")[2] for name in frames}
-        for name, frame in frames.items():
-            frame.createOrReplaceTempView(lasts[name])
-        return session.sql(with_views(text, lasts), **more)
-    # A cached frame whose own view is dropped leaves the cache; a filter makes another plan, and
-    # Spark takes it away again.
-    given = {f"{_FRAME}{n}": one.filter("true") for n, one in enumerate(frames.values())}
-    return session.sql(placed, **more, **given)
-
-
-def _doubled(text: str, escaped: bool) -> str:
-    return text.replace("{", "{{").replace("}", "}}") if escaped else text
