@@ -7,10 +7,9 @@ own, before its first batch.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from kafka_assets.declarations import Changes, Read, Topic
@@ -20,11 +19,10 @@ from kafka_assets.graph import Files, Graph, Node, Outside, Source
 from kafka_assets.sources import files, kafka
 from kafka_assets.sql_rules import Operand, cannot_raise
 from kafka_assets.streaming.changes import Folding, fold
-from kafka_assets.streaming.dead_letters import AT, RECORD
+from kafka_assets.streaming.plan_records import RAW, Kept, marked, records_of, unmarked
 from kafka_assets.streaming.plan_rules import (
     CHANGE_COLUMNS,
     may_be_alone,
-    operator_of,
     plan_error,
     reason,
     refuse_columns,
@@ -37,17 +35,6 @@ from kafka_assets.streaming.tables import LakeTable
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-RAW = {"key", "value", "headers", "topic", "partition", "offset", "timestamp"}
-"""Columns that an upstream needs to be decoded."""
-
-OF_PYTHON = {r"\w*(Map|TransformWith)": "a Python function of rows"}
-UNION = {r"Union\b": "a union"}
-COMPUTED = {rf".*(\bAS ({'|'.join(sorted(RAW))})#|more fields)": "a computed column"}
-"""What Spark's plans have where a column's mark says too little; see `_rows_are_records`."""
-
-MARK = "kafka_assets.read"
-"""Says in a column's metadata which frame it was read from, and by which name."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +56,7 @@ class Planned:
     has_source: bool
     window_column: str | None = None
     alone: bool = False
-    records: Literal["row", "batch"] | None = None
+    records: Kept | None = None
     varies: bool = False
 
 
@@ -137,7 +124,7 @@ def _plan(node: Node, session: SparkSession) -> Planned:
 
     def empty(upstream: Source, how: Read) -> DataFrame:
         frame = _empty(node, upstream, how, session)
-        read.append(_marked(frame, len(read)) if set(frame.columns) >= RAW else frame)
+        read.append(marked(frame, len(read)) if set(frame.columns) >= RAW else frame)
         return read[-1]
 
     inputs = node.frames(empty)
@@ -145,7 +132,7 @@ def _plan(node: Node, session: SparkSession) -> Planned:
         inputs = {name: _decoded(node, name, frame) for name, frame in inputs.items()}
     result = _call(node, inputs)
     refuse_result(node, result, inputs)
-    schema = _unmarked(result.schema)
+    schema = unmarked(result.schema)
     if node.flow is None:
         refuse_columns(node, schema)
     alone = may_be_alone(
@@ -156,60 +143,9 @@ def _plan(node: Node, session: SparkSession) -> Planned:
         "_source" in schema.names,
         window_column(node, schema, inputs),
         alone,
-        _records(node, result, read, alone=alone),
+        records_of(node, result, read, alone=alone),
         node.payload is not None and varies(node, result),
     )
-
-
-def _records(
-    node: Node, result: DataFrame, read: list[DataFrame], *, alone: bool
-) -> Literal["row", "batch"] | None:
-    """Where the record of a row is found as it was; see `Planned`."""
-    held = [frame for frame in read if set(frame.columns) >= RAW]
-    if not node.may_have_dead_letters or not held:
-        return None
-    if _rows_are_records(node, result):
-        return "row"
-    kinds = dict(result.dtypes)
-    told = "_source" in kinds or all(kinds.get(name) == RECORD[name] for name in AT)
-    return "batch" if alone and told and "_source" not in held[0].columns else None
-
-
-def _marked(frame: DataFrame, number: int) -> DataFrame:
-    """An empty frame whose columns say that they are this frame's."""
-    from pyspark.sql.types import StructField, StructType
-
-    columns = [
-        StructField(f.name, f.dataType, f.nullable, {**f.metadata, MARK: f"{number} {f.name}"})
-        for f in frame.schema.fields
-    ]
-    return frame.sparkSession.createDataFrame([], StructType(columns))
-
-
-def _unmarked(schema: StructType) -> StructType:
-    """The same columns as they are without marks, also within structs."""
-
-    def without(part: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in part.items() if name != MARK}
-
-    return type(schema).fromJson(json.loads(schema.json(), object_hook=without))
-
-
-def _rows_are_records(node: Node, result: DataFrame) -> bool:
-    """Whether all columns `RAW` of a result are those of one frame that was read.
-
-    A column that was computed has the name of the one it took the place of, and not its mark. Two
-    things pass on the mark alone: a union, which has the marks of its first part for the rows of
-    all, and a Python function of rows that is declared with the schema of what it is given.
-    """
-    marks = {f.name: f.metadata.get(MARK) for f in result.schema.fields if f.name in RAW}
-    numbers = {str(mark).removesuffix(f" {name}") for name, mark in marks.items()}
-    if set(marks) != RAW or len(numbers) != 1 or not numbers.pop().isdecimal():
-        return False
-    if operator_of(node, result, OF_PYTHON) is not None:
-        return False
-    united = operator_of(node, result, UNION) is not None
-    return not united or operator_of(node, result, COMPUTED) is None
 
 
 def _together(node: Node, flows: list[Planned]) -> Planned:

@@ -109,7 +109,7 @@ def _refuse_missing(node: Node, what: str, names: Iterable[str], schema: StructT
 
 def _refuse_state(node: Node, result: DataFrame) -> None:
     """A function that is given a decoded batch knows nothing of the batches before."""
-    found = None if node.payload is None else operator_of(node, result, STATEFUL)
+    found = None if node.payload is None else operator_in(analyzed(node, result), STATEFUL)
     if found is not None:
         raise plan_error(
             node,
@@ -138,7 +138,7 @@ def may_be_alone(node: Node, result: DataFrame, columns: Callable[[Source], list
         return False
     names = set(columns(only.source))
     placed = "_source" in names or {"topic", "partition", "offset", "timestamp"} <= names
-    return placed and operator_of(node, result, SEVERAL) is None
+    return placed and operator_in(analyzed(node, result), SEVERAL) is None
 
 
 def _is_chain(node: Node) -> bool:
@@ -153,20 +153,19 @@ def varies(node: Node, result: DataFrame) -> bool:
     """Whether the function or a rule asks for the time, or for chance."""
     rules = [spec.Rule(e.name, e.action, e.rule, e.above) for e in node.table.expectations]
     looked_at = result.select("*", *[rule.broken().alias(f"_{i}") for i, rule in enumerate(rules)])
-    return _VARIES.search(_analyzed(node, looked_at)) is not None
+    return _VARIES.search(analyzed(node, looked_at)) is not None
 
 
-def operator_of(node: Node, result: DataFrame, operators: Mapping[str, str]) -> str | None:
-    """Which of these operators a function uses, in the author's words."""
-    analyzed = _analyzed(node, result)
+def operator_in(plan: str, operators: Mapping[str, str]) -> str | None:
+    """Which of these operators a plan from `analyzed` uses, in the author's words."""
     # An operator begins its line; columns and texts of the same name stand behind one.
     for name, words in operators.items():
-        if re.search(rf"(?m)^[\s:+|-]*{name}", analyzed):
+        if re.search(rf"(?m)^[\s:+|-]*{name}", plan):
             return words
     return None
 
 
-def _analyzed(node: Node, result: DataFrame) -> str:
+def analyzed(node: Node, result: DataFrame) -> str:
     """What a frame is computed by, as Spark understood it."""
     session = result.sparkSession
     view = f"kafka_assets_plan_{node.name}"

@@ -24,7 +24,8 @@ from kafka_assets.streaming.batch import run_batch, run_keyed
 from kafka_assets.streaming.changes import ChangesSpec, run_changes
 from kafka_assets.streaming.creating import set_property
 from kafka_assets.streaming.interpreted import engine_conf
-from kafka_assets.streaming.plan import RAW, Planned, decoded_frame, folding, plan_table
+from kafka_assets.streaming.plan import Planned, decoded_frame, folding, plan_table
+from kafka_assets.streaming.plan_records import RAW
 from kafka_assets.streaming.session import conf_of_a_run
 from kafka_assets.streaming.spec import BatchSpec, Rule, Through
 from kafka_assets.streaming.tables import LakeTable
