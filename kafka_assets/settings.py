@@ -135,6 +135,10 @@ class DeadLetterSettings(BaseModel):
     guarded_rows: Annotated[int, _below(1)] = 1000
     retention_days: Annotated[int, _below(0)] | None = None
 
+    def share_of(self, own: float | None) -> float:
+        """The share that holds for a table: its own, if it has one."""
+        return self.max_share if own is None else own
+
 
 class SensorSettings(BaseModel):
     """When the lag sensor starts a chain.

@@ -116,12 +116,8 @@ def asked_version(node: Node, settings: Settings) -> str:
     Beside the code that is where the table lies and how many of its rows may die, which are no
     reason to compute anything anew.
     """
-    allowed = [
-        settings.dead_letters.max_share
-        if part.table.max_dead_share is None
-        else part.table.max_dead_share
-        for part in (node, *node.flows)
-    ]
+    share = settings.dead_letters.share_of
+    allowed = [share(part.table.max_dead_share) for part in (node, *node.flows)]
     asked = (lineage_version(node), node.path, node.checkpoint, allowed)
     return hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
 

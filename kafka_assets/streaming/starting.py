@@ -159,9 +159,7 @@ def batch_spec(run: Run, position: fence.Position | None = None) -> BatchSpec:
         else None,
         keys=table.keys,
         sink=_sink_options(run),
-        most_dead=run.settings.dead_letters.max_share
-        if table.max_dead_share is None
-        else table.max_dead_share,
+        most_dead=run.settings.dead_letters.share_of(table.max_dead_share),
         guarded=run.settings.dead_letters.guarded_rows,
         keeps_records=planned.records == "row" and not _in_bronze(run),
     )

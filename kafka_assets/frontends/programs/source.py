@@ -127,10 +127,9 @@ def _python(path: Path, text: str) -> Unit:
             continue
         word, rest = magic.groups()
         if word == "run":
-            name, values = _run(rest)
-            runs.append(notebook(path, name))
+            lines[number - 1], run, values = _run(path, rest)
+            runs.append(run)
             notes += [(number, text) for text in values]
-            lines[number - 1] = f"{RUN}({name!r})"
         elif word == "python":
             python = True
         elif word == "pip":
@@ -140,11 +139,12 @@ def _python(path: Path, text: str) -> Unit:
     return Unit(file, path, "\n".join(lines), tuple(notes), tuple(problems), tuple(runs))
 
 
-def _run(rest: str) -> tuple[str, list[str]]:
-    """The notebook that `%run` names, and notes on values that it gives to its widgets."""
+def _run(path: Path, rest: str) -> tuple[str, Path, list[str]]:
+    """`%run` as Python, the notebook that it names, and notes on values that it gives."""
     name, *values = (part.strip().strip('"') for part in rest.split(" $"))
     said = [value.partition("=")[0].strip() for value in values]
-    return name, [f"%run {name} ${one}=...: not used; give it by conf=" for one in said]
+    notes = [f"%run {name} ${one}=...: not used; give it by conf=" for one in said]
+    return f"{RUN}({name!r})", notebook(path, name), notes
 
 
 def _cells(path: Path) -> Iterator[Unit]:
@@ -161,10 +161,9 @@ def _cells(path: Path) -> Iterator[Unit]:
             word, _, rest = line.lstrip("%!").partition(" ")
             lines[number - 1] = "#"
             if word == "run":
-                name, values = _run(rest)
-                runs.append(notebook(path, name))
+                lines[number - 1], run, values = _run(path, rest)
+                runs.append(run)
                 notes += [(number, text) for text in values]
-                lines[number - 1] = f"{RUN}({name!r})"
             elif word == "pip":
                 notes.append((number, f"%pip {rest}: install it in this environment"))
             elif word in _HARMLESS:
