@@ -26,7 +26,7 @@ from kafka_assets.streaming.dead_letters import write_dead_letters
 from kafka_assets.streaming.expectations import broken_rows, checked, count, first_broken
 from kafka_assets.streaming.isolation import LeftOut, is_about_rows, raising_rows, within
 from kafka_assets.streaming.merge import REMOVE, merge
-from kafka_assets.streaming.spec import MARK, SMALL_BATCH, BatchSpec, Rule
+from kafka_assets.streaming.spec import MARK, SMALL_BATCH, BatchSpec, Replaced, Rule
 
 
 class BatchRefused(Exception):
@@ -110,7 +110,7 @@ def write_batch(
     *,
     decoded: DataFrame | None = None,
     left_out: LeftOut | None = None,
-    replaced: str | None = None,
+    replaced: Replaced | None = None,
     extra: dict[str, Any] | None = None,
     write: Callable[[DataFrame, dict[str, Any]], None] | None = None,
 ) -> None:
@@ -123,8 +123,7 @@ def write_batch(
         decoded: The persisted rows that the function was given, with `_undecodable` and `_raw`;
             None for a table that does not decode.
         left_out: Rows that the function was not given, because it raises on them.
-        replaced: A SQL condition: the rows replace those of the table for which it is true. None
-            appends.
+        replaced: What the table had of these rows, and goes with this batch. None appends.
         extra: Further figures for the commit.
         write: Commits the rows that live, given them and what the commit carries; by default they
             are appended, or replace others.
@@ -137,7 +136,9 @@ def write_batch(
         if decoded is None or spec.varies:
             # Else each step would decide for itself which rows die, and one could fall between.
             held.callback(rows.persist().unpersist)
-        counts = count(spec, decoded, rows, replaced, raised=left_out.count if left_out else 0)
+        within_rows = None if replaced is None else replaced.rows
+        raised = left_out.count if left_out else 0
+        counts = count(spec, decoded, rows, within_rows, raised=raised)
         broken = _look_at_broken(spec, rows, counts, held)
         _refuse(spec, who, counts)
         commit = {
@@ -148,11 +149,11 @@ def write_batch(
             **(extra or {}),
         }
         if spec.dead_letters_path is not None:
-            write_dead_letters(spec, decoded, broken, left_out, counts, commit)
+            write_dead_letters(spec, decoded, broken, left_out, counts, commit, replaced)
         if write is not None:
             write(rows.filter(~F.col("_dead")), commit)
         else:
-            _write_table(spec, rows, replaced, counts, commit)
+            _write_table(spec, rows, within_rows, counts, commit)
 
 
 def run_keyed(spec: BatchSpec, frame: DataFrame, batch_id: int) -> None:

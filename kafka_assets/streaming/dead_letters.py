@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from kafka_assets.streaming.isolation import LeftOut
-from kafka_assets.streaming.spec import SMALL_BATCH, BatchSpec
+from kafka_assets.streaming.spec import SMALL_BATCH, BatchSpec, Replaced
 
 RECORD = {
     "topic": "string",
@@ -34,6 +34,9 @@ RAW_COLUMNS = ["key", "value", "headers"]
 PLACE = [*AT, "timestamp"]
 IDENTITY = ["query_id", "batch_id", "topic", "partition", "offset", "row"]
 """What a letter is named after: a batch that is run again gives its letters the same names."""
+COMPUTED = [*AT, "row"]
+"""The same for rows that are computed again and again: what was decided on one of them holds as
+long as it comes out the same."""
 
 
 def write_dead_letters(
@@ -43,8 +46,11 @@ def write_dead_letters(
     left_out: LeftOut | None,
     counts: dict[str, Any],
     commit: dict[str, Any],
+    replaced: Replaced | None = None,
 ) -> None:
     """Write the dead letters of a batch; a replayed batch replaces its own.
+
+    Rows that are computed anew take the letters along that they had before.
 
     Args:
         spec: The table.
@@ -54,13 +60,15 @@ def write_dead_letters(
         left_out: Rows on which the function raises.
         counts: From `expectations.count`.
         commit: What the commit carries.
+        replaced: Which letters the rows had before.
     """
     own = f"query_id = '{commit['query_id']}' AND batch_id = {commit['batch_id']}"
-    replayed = commit["batch_id"] == spec.replayed
+    gone = own if commit["batch_id"] == spec.replayed else None
+    if replaced is not None and not _letters(spec, rows).filter(replaced.letters).isEmpty():
+        gone = f"({own}) OR {replaced.letters}"
     if not letters_of(counts):
-        if replayed:
-            there = rows.sparkSession.read.format("delta").load(spec.dead_letters_path)
-            _commit(spec, there.limit(0), own, commit, replayed=True)
+        if gone is not None:
+            _commit(spec, _letters(spec, rows).limit(0), gone, commit)
         return
     with ExitStack() as held:
         letters = []
@@ -70,11 +78,12 @@ def write_dead_letters(
             letters.append(_rule_letters(spec, decoded, rows, counts, held))
         if left_out is not None:
             letters.append(_raising_letters(spec, left_out))
-        stamped = _stamped(spec, reduce(DataFrame.unionByName, letters), commit)
+        named_after = COMPUTED if replaced is not None else IDENTITY
+        stamped = _stamped(spec, reduce(DataFrame.unionByName, letters), commit, named_after)
         if letters_of(counts) <= SMALL_BATCH:
             # A shuffle of few rows; coalesce would let one task look through the whole batch.
             stamped = stamped.repartition(1)
-        _commit(spec, stamped, own, commit, replayed=replayed)
+        _commit(spec, stamped, gone, commit)
 
 
 def letters_of(counts: Mapping[str, Any]) -> int:
@@ -87,7 +96,14 @@ def letters_app_id(query_id: str) -> str:
     return f"{query_id}-letters"
 
 
-def _stamped(spec: BatchSpec, letters: DataFrame, commit: dict[str, Any]) -> DataFrame:
+def _letters(spec: BatchSpec, rows: DataFrame) -> DataFrame:
+    """The letters that the table has."""
+    return rows.sparkSession.read.format("delta").load(spec.dead_letters_path)
+
+
+def _stamped(
+    spec: BatchSpec, letters: DataFrame, commit: dict[str, Any], named_after: list[str]
+) -> DataFrame:
     """Letters with what they share: their batch, run, schema and name."""
     return letters.select(
         "*",
@@ -97,7 +113,7 @@ def _stamped(spec: BatchSpec, letters: DataFrame, commit: dict[str, Any]) -> Dat
         F.lit(spec.run_id).alias("run_id"),
         F.lit(spec.fingerprint).cast("string").alias("schema_fingerprint"),
         _constant(F.current_timestamp()).alias("died_at"),
-    ).withColumn("letter_id", F.substring(F.sha2(F.concat_ws("|", *IDENTITY), 256), 1, 16))
+    ).withColumn("letter_id", F.substring(F.sha2(F.concat_ws("|", *named_after), 256), 1, 16))
 
 
 def _constant(value: Column) -> Column:
@@ -109,9 +125,8 @@ def _constant(value: Column) -> Column:
     return F.get(F.array(value), (F.spark_partition_id() < 0).cast("int"))
 
 
-def _commit(
-    spec: BatchSpec, letters: DataFrame, own: str, commit: dict[str, Any], *, replayed: bool
-) -> None:
+def _commit(spec: BatchSpec, letters: DataFrame, gone: str | None, commit: dict[str, Any]) -> None:
+    """Add letters, in place of those for which a condition is true."""
     # Two versions for each batch: the second is for rows that turned out to raise.
     attempt = 2 * (commit["batch_id"] - spec.committed) + int(spec.again)
     writer = (
@@ -120,8 +135,8 @@ def _commit(
         .option("txnAppId", letters_app_id(commit["query_id"]))
         .option("txnVersion", spec.letters_version + attempt)
     )
-    if replayed:
-        writer = writer.mode("overwrite").option("replaceWhere", own)
+    if gone is not None:
+        writer = writer.mode("overwrite").option("replaceWhere", gone)
     else:
         writer = writer.mode("append")
     writer.save(spec.dead_letters_path)

@@ -51,6 +51,19 @@ class Through:
 
 
 @dataclass(frozen=True)
+class Replaced:
+    """What a table had before of the rows that a batch computes anew, as SQL conditions.
+
+    Attributes:
+        rows: True for these rows of the table.
+        letters: True for these among its dead letters.
+    """
+
+    rows: str
+    letters: str
+
+
+@dataclass(frozen=True)
 class BatchSpec:
     """All that a batch needs to know.
 

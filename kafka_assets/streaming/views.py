@@ -18,7 +18,7 @@ from kafka_assets.streaming import batch
 from kafka_assets.streaming.dead_letters import letters_app_id
 from kafka_assets.streaming.expectations import checked
 from kafka_assets.streaming.query import text_of, translated
-from kafka_assets.streaming.spec import BatchSpec
+from kafka_assets.streaming.spec import BatchSpec, Replaced
 from kafka_assets.streaming.tables import LakeTable
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ def run_view(node: Node, session: SparkSession, spec: BatchSpec, table: LakeTabl
             spec = replace(spec, replayed=batch_id)
     try:
         rows = checked(spec, node.table(*frames))
-        batch.write_batch(spec, rows, who, replaced="true", extra={"made_from": made_from})
+        batch.write_batch(
+            spec, rows, who, replaced=Replaced("true", "true"), extra={"made_from": made_from}
+        )
     except batch.BatchRefused as error:
         raise translated(str(error), node) from None
     except PySparkException as error:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from kafka_assets.streaming import batch
 from kafka_assets.streaming.expectations import checked
-from kafka_assets.streaming.spec import BatchSpec, Through
+from kafka_assets.streaming.spec import BatchSpec, Replaced, Through
 
 MOST_RANGES = 64
 """More separate ranges of windows than this are replaced as one range that covers them all."""
@@ -64,12 +64,12 @@ def run_windows(spec: WindowSpec, starts: DataFrame, batch_id: int) -> None:
     ranges = _ranges(sorted(touched), spec.seconds)
     version = batch.latest_version(session, spec.upstream_path)
     upstream = session.read.format("delta").option("versionAsOf", version).load(spec.upstream_path)
-    rows = spec.through(upstream).filter(_within(spec.event_time, ranges))
+    rows = spec.through(upstream).filter(_within(f"`{spec.event_time}`", ranges))
     batch.write_batch(
         spec.table,
         checked(spec.table, spec.function(rows)),
         who,
-        replaced=_within(spec.column, ranges),
+        replaced=_replaced(spec.column, ranges),
         extra={"windows": len(touched), "upstream_version": version},
     )
 
@@ -86,11 +86,17 @@ def _ranges(starts: list[int], seconds: int) -> list[tuple[int, int]]:
     return ranges
 
 
-def _within(column: str, ranges: list[tuple[int, int]]) -> str:
+def _replaced(column: str, ranges: list[tuple[int, int]]) -> Replaced:
+    """Rows of these windows, and dead letters, which hold such a row as JSON."""
+    field = f"`{column}` TIMESTAMP".replace("\\", "\\\\").replace("'", "\\'")
+    time = f"from_json(`row`, '{field}').`{column}`"
+    return Replaced(_within(f"`{column}`", ranges), _within(time, ranges))
+
+
+def _within(time: str, ranges: list[tuple[int, int]]) -> str:
     return (
         " OR ".join(
-            f"(`{column}` >= {_literal(start)} AND `{column}` < {_literal(end)})"
-            for start, end in ranges
+            f"({time} >= {_literal(start)} AND {time} < {_literal(end)})" for start, end in ranges
         )
         or "false"
     )

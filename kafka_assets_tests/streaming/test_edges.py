@@ -13,7 +13,6 @@ from pyspark.sql import functions as F
 import kafka_assets as ka
 from kafka_assets.operations.letters import find
 from kafka_assets.settings import Settings
-from kafka_assets.streaming import batch
 from kafka_assets.streaming.run import run_graph, run_table
 from kafka_assets_tests.helpers import Send, graph_of, ids
 from kafka_assets_tests.pipeline import Pipeline, event
@@ -34,7 +33,6 @@ def stock_and_views(settings: Settings) -> Graph:
     stock = ka.external_table("stock", layer="silver")
 
     @ka.materialized_view(layer="gold")
-    @ka.expect_or_drop("known", "n < 100")
     def plenty(stock: Any) -> Any:
         return stock.filter("n > 1")
 
@@ -86,24 +84,6 @@ def test_a_change_feed_that_was_switched_on_later_begins_with_the_rows_of_then(
     rows = DeltaTable(node.path).to_pyarrow_table().to_pylist()
     found = sorted((row["n"], row["what"]) for row in rows)
     assert found == [(5, "delete"), (5, "insert"), (6, "insert")]
-
-
-def test_letters_of_a_view_whose_run_died_before_its_table_was_written_are_there_once(
-    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node = stock_and_views(settings).tables["plenty"]
-    stock_is(settings, 5, 500)
-
-    def dies(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(batch, "_write_table", dies)
-        with pytest.raises(KeyboardInterrupt):
-            run_table(node, spark, settings)
-    run_table(node, spark, settings)
-    assert ids(node.path, "n") == [5]
-    assert len(find(node)) == 1
 
 
 def test_a_row_at_the_end_of_time_has_its_window(pipeline: Pipeline) -> None:
