@@ -64,6 +64,17 @@ def test_a_spark_pipeline_with_a_view_and_partitions_runs_unchanged(
     assert ("new", 1) in program.rows("orders_by_state", "state", "orders")
 
 
+def test_a_program_with_one_name_in_several_schemas_runs_unchanged(
+    spark: SparkSession, settings: Settings
+) -> None:
+    program = Run(spark, settings, "schemas_of_one_name.py")
+    program.produce("shop-orders", {"id": "1", "amount": 5}, {"id": "2", "amount": 0})
+    program.run()
+    assert program.rows("silver_orders", "id") == [("1",)]
+    assert program.rows("gold_orders", "id", "amount", "events") == [("1", 5, 1)]
+    assert program.rows("audit", "id") == [("1",)]
+
+
 def test_flows_of_a_spark_pipeline_run_unchanged(spark: SparkSession, settings: Settings) -> None:
     program = Run(spark, settings, "sdp_archive_sink.py")
     program.produce("app-events", {"n": 1})

@@ -14,7 +14,7 @@ from typing import Any
 from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.frontends.programs.facts import Facts, Key, Source
 from kafka_assets.frontends.programs.recording import Recorded
-from kafka_assets.frontends.programs.registry import Dataset, Registry, snake
+from kafka_assets.frontends.programs.registry import Dataset, Registry
 from kafka_assets.frontends.programs.unknown import refuse_unknown
 
 
@@ -129,7 +129,7 @@ class Execution:
                 topic = source.kind == "topic"
                 return _as_spark_has_it(frame, source.headers) if topic else frame
         else:
-            name = self.name_in_graph(source.name) or snake(source.name)
+            name = self.name_in_graph(source.name) or self.registry.name_in_graph(source.name)
             if name in running.tables:
                 return running.tables[name]
         if running.whole:

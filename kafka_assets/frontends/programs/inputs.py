@@ -10,10 +10,11 @@ from kafka_assets.declarations import FileSource, Place, Read, Topic, file_sourc
 from kafka_assets.declarations.files import source_name
 from kafka_assets.declarations.places import written_at
 from kafka_assets.frontends import file_options
+from kafka_assets.frontends.names import may_mean
 from kafka_assets.frontends.programs.execution import Execution, is_certain
 from kafka_assets.frontends.programs.facts import Aggregate, Key, Source
 from kafka_assets.frontends.programs.options import checked
-from kafka_assets.frontends.programs.registry import Dataset, FlowRecord, Function, snake
+from kafka_assets.frontends.programs.registry import Dataset, FlowRecord, Function, parts, snake
 from kafka_assets.frontends.programs.tracing import Traced, Tracer
 from kafka_assets.frontends.programs.unknown import MARK
 
@@ -128,7 +129,14 @@ class Reads:
             and not is_certain(written, dataset)
         ):
             self.guessed.append(Guess(written, name, reader, place))
-        if name is None:
+        several = may_mean(parts(written), self._by.registry.apart)
+        if name is None and several:
+            self._by.registry.problem(
+                f"reads {written!r}, which may be {' or '.join(several)}",
+                "write its schema too",
+                place,
+            )
+        elif name is None:
             self._by.registry.problem(
                 f"reads {written!r}, which the program does not declare",
                 f'declare it in the pipeline with ka.external_table("{snake(written)}") and name '

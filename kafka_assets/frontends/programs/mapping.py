@@ -19,7 +19,7 @@ from kafka_assets.frontends.programs.options import (
     mapped_options,
 )
 from kafka_assets.frontends.programs.program import Program
-from kafka_assets.frontends.programs.registry import Dataset, Registry, snake
+from kafka_assets.frontends.programs.registry import Dataset, Registry
 from kafka_assets.frontends.programs.running import function_of
 
 
@@ -57,7 +57,7 @@ class Tables:
 
     def _kept_views(self) -> dict[str, str]:
         """Views that become tables, because rows of theirs are kept or dropped: why."""
-        changed = {snake(one.source) for one in self._registry.changes}
+        changed = {self._registry.name_in_graph(one.source) for one in self._registry.changes}
         kept: dict[str, str] = {}
         for one in self._registry.datasets:
             if one.word != "view" or one.function is None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from kafka_assets.declarations import Place
 from kafka_assets.errors import Problem, ProgramRefused
+from kafka_assets.frontends.names import Parts
 from kafka_assets.frontends.programs.databricks import Dbutils, show_nothing
 from kafka_assets.frontends.programs.environment import around
 from kafka_assets.frontends.programs.execution import Execution, Running
@@ -42,6 +43,7 @@ class Program:
     beside: frozenset[str] = frozenset()
     units: list[Unit] = field(default_factory=list)
     _last: tuple[Any, Execution] | None = None
+    _apart: dict[Parts, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.units = units_of(self.path)
@@ -59,6 +61,7 @@ class Program:
         """
         files = {unit.file for unit in self.units}
         registry = Registry(self.folder, files, dict(self.conf), self.schemas)
+        registry.apart |= self._apart
         by = Execution(registry, self.borrowed, self.beside)
         by.running = running
         by.spark = Spark(by)
@@ -70,6 +73,8 @@ class Program:
                     names[unit.path] = self._names(by, unit.path)
                 _execute(by, unit, names[unit.path])
         by.running = None
+        registry.settle()
+        self._apart = registry.apart
         return by
 
     def function(self, kind: str, name: str, running: Running) -> tuple[Execution, Function]:

@@ -11,12 +11,13 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from kafka_assets.declarations import Action, Place
 from kafka_assets.errors import Problem
+from kafka_assets.frontends.names import Parts, meant, told_apart
 from kafka_assets.frontends.notes import Note
 
 Word = Literal["table", "materialized_view", "view", "target"]
@@ -40,7 +41,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class FlowRecord:
-    """An `append_flow` as the program declares it."""
+    """An `append_flow` as the program declares it; when all is declared, its target is settled."""
 
     name: str
     target: str
@@ -91,6 +92,8 @@ class Registry:
         brokers: Addresses from which the program reads.
         without_schema: Paths of files that the program reads without saying their columns.
         refused_at_top: Why frames at its top cannot be read, whether or not a table uses them.
+        apart: Tables that share the last part of their names -> their names in the graph; known
+            when all is declared, and to later executions from the start.
     """
 
     folder: Path
@@ -108,6 +111,7 @@ class Registry:
     brokers: set[str] = field(default_factory=set)
     without_schema: set[str] = field(default_factory=set)
     refused_at_top: list[Problem] = field(default_factory=list)
+    apart: dict[Parts, str] = field(default_factory=dict)
 
     def problem(self, what: str, fix: str, place: Place | None = None) -> None:
         """Keep something that cannot be mapped."""
@@ -141,8 +145,22 @@ class Registry:
 
     def dataset(self, name: str) -> Dataset | None:
         """The table or view of a name, however the name is written."""
-        wanted = snake(name)
+        wanted = self.name_in_graph(name)
         return next((one for one in self.datasets if one.name == wanted), None)
+
+    def name_in_graph(self, written: str) -> str:
+        """What a table is called in the graph, whether or not the program declares it."""
+        one = meant(parts(written), self.apart)
+        return snake(written) if one is None else self.apart[one]
+
+    def settle(self) -> None:
+        """Give tables that share the last part of their names, and what feeds them, others."""
+        self.apart |= told_apart(parts(one.written) for one in self.datasets)
+        self.datasets = [
+            replace(one, name=self.name_in_graph(one.written)) for one in self.datasets
+        ]
+        self.flows = [replace(one, target=self.name_in_graph(one.target)) for one in self.flows]
+        self.changes = [replace(one, target=self.name_in_graph(one.target)) for one in self.changes]
 
     def rules_of(self, function: Function) -> list[Rule]:
         """The expectations on a function, and on those it wraps, in the order of their lines."""
@@ -178,6 +196,14 @@ def short(file: str) -> str:
     """A file's name as people write it: relative to the working folder where it lies inside."""
     path = Path(file)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
+
+
+def parts(name: str) -> Parts:
+    """The parts of a name in snake_case, without LIVE."""
+    given = [one for one in name.split(".") if one.strip("` ")] or [name]
+    if len(given) > 1 and given[0].strip("` ").lower() == "live":
+        del given[0]
+    return tuple(snake(one) for one in given)
 
 
 def snake(name: str) -> str:

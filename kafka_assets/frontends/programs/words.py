@@ -90,13 +90,15 @@ class Words:
             if positional:
                 self._registry.problem("options without a name", "write name=, comment= and so on")
 
+            named = self._registry.name_in_graph
+
             def declare(function: Function) -> Function:
                 written = str(options.get("name") or self._name_of(function))
                 place = place_of(function)
                 refuse_unknown(self._registry, f"the table {written!r}", options, place)
                 others = {k: v for k, v in options.items() if k != "name"}
                 self._registry.datasets.append(
-                    Dataset(snake(written), written, word, function, place, others)
+                    Dataset(named(written), written, word, function, place, others)
                 )
                 return function
 
@@ -108,7 +110,8 @@ class Words:
         """A table that flows feed."""
         place = self._registry.place()
         refuse_unknown(self._registry, f"the table {name!r}", [name, options], place)
-        self._registry.datasets.append(Dataset(snake(name), name, "target", None, place, options))
+        named = self._registry.name_in_graph(name)
+        self._registry.datasets.append(Dataset(named, name, "target", None, place, options))
 
     def append_flow(
         self,
@@ -132,7 +135,7 @@ class Words:
             self._registry.flows.append(
                 FlowRecord(
                     snake(name or self._name_of(function)),
-                    snake(target),
+                    target,
                     function,
                     place_of(function),
                     bool(once),
@@ -148,9 +151,7 @@ class Words:
         """Changes that a table gets."""
         refuse_unknown(self._registry, f"the target {target!r}", [target, source, options])
         given = {"keys": keys, "sequence_by": sequence_by, **options}
-        self._registry.changes.append(
-            ChangesRecord(snake(target), source, given, self._registry.place())
-        )
+        self._registry.changes.append(ChangesRecord(target, source, given, self._registry.place()))
 
     def create_sink(self, name: str, format: str, options: Mapping[str, Any] | None = None) -> None:
         """A place outside the lake."""

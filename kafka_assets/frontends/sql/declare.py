@@ -5,8 +5,8 @@ SQL files are taken together: a topic or a folder that one of them reads is know
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kafka_assets.declarations import (
@@ -17,6 +17,7 @@ from kafka_assets.declarations import (
 )
 from kafka_assets.declarations.model import Place
 from kafka_assets.declarations.places import check_name, written_at
+from kafka_assets.frontends.names import may_mean, meant, told_apart
 from kafka_assets.frontends.notes import Note
 from kafka_assets.frontends.sql.outside import Outside, shown
 from kafka_assets.frontends.sql.parse import parse
@@ -31,7 +32,7 @@ from kafka_assets.frontends.sql.statements import (
 )
 from kafka_assets.frontends.sql.table import declare_table, refuse_batch_size, refuse_view_options
 from kafka_assets.frontends.sql.text import Source
-from kafka_assets.frontends.sql.using import Sources, Use, once, use_of
+from kafka_assets.frontends.sql.using import NO_CATALOG, Sources, Use, once, use_of
 
 __all__ = ["Loaded", "Note", "load_files", "load_sql"]
 
@@ -76,10 +77,12 @@ def load_files(paths: Iterable[Path], topics: Iterable[Topic] = ()) -> Loaded:
             line, column and the fix, and shows the line.
     """
     statements = [one for path in paths for one in parse(Source.read(path))]
+    apart = told_apart(one.name for one in statements if isinstance(one, TableStatement))
+    statements = [_settled(one, apart) for one in statements]
     names = frozenset(one.name[-1] for one in statements if one.name)
     tables = frozenset(one.name[-1] for one in statements if isinstance(one, TableStatement))
     outside = Outside(Sources({topic.topic: topic for topic in topics}), names, tables)
-    pipeline = _Pipeline(outside)
+    pipeline = _Pipeline(outside, apart)
     for one in statements:
         pipeline.read(one)
     for one in statements:
@@ -104,6 +107,7 @@ class _Pipeline:
     """What is known so far, by name."""
 
     outside: Outside
+    apart: Mapping[Name, str]
     declarations: list[Declaration] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     queries: dict[int, Query] = field(default_factory=dict)
@@ -120,6 +124,10 @@ class _Pipeline:
         if one.select is None:
             return
         query = read_query(one.source, _subject(one), one.select)
+        relations = [
+            replace(r, called=_called(one, r.name, r.start, self.apart)) for r in query.relations
+        ]
+        query = replace(query, relations=tuple(relations))
         self.queries[id(one)] = query
         for relation in query.relations:
             self.outside.take(one.source, _subject(one), relation)
@@ -216,13 +224,36 @@ class _Pipeline:
 
     def _note_name(self, one: Statement, name: Name) -> None:
         if len(name) > 1 and name[0] != "live":
-            self.notes.append(
-                Note(
-                    one.source.place(one.offset),
-                    f"{'.'.join(name)} is the table {name[-1]}: names here have no catalog and "
-                    "no schema",
-                )
-            )
+            known = (written for written, called in self.apart.items() if called == name[-1])
+            place, written = one.source.place(one.offset), ".".join(next(known, name))
+            self.notes.append(Note(place, f"{written} is the table {name[-1]}: {NO_CATALOG}"))
+
+
+def _settled(one: Statement, apart: Mapping[Name, str]) -> Statement:
+    """A statement whose names of tables end as in the graph."""
+
+    def settled(name: Name) -> Name:
+        called = _called(one, name, one.offset, apart)
+        return name if called is None else (*name[:-1], called)
+
+    if isinstance(one, TableStatement):
+        return replace(one, name=settled(one.name))
+    if isinstance(one, ChangesStatement):
+        return replace(one, target=settled(one.target), upstream=settled(one.upstream))
+    return replace(one, target=settled(one.target))
+
+
+def _called(one: Statement, name: Name, offset: int, apart: Mapping[Name, str]) -> str | None:
+    """The name in the graph of a table whose name others end in too; None for another."""
+    if several := may_mean(name, apart):
+        raise one.source.refused(
+            _subject(one),
+            offset,
+            f"{'.'.join(name)} may be {' or '.join(several)}",
+            "write its schema too",
+        )
+    found = meant(name, apart)
+    return None if found is None else apart[found]
 
 
 def _returned(columns: tuple[Column, ...]) -> tuple[Column, ...]:

@@ -45,6 +45,7 @@ class Relation:
         start: Where its text begins, with the word STREAM.
         end: Where its text ends.
         alias: The name by which the SELECT means its columns, where no other is given.
+        called: Its name in the graph, where that is not the last part.
     """
 
     name: Name
@@ -54,6 +55,7 @@ class Relation:
     end: int
     alias: str | None
     files: FilesRead | None = None
+    called: str | None = None
 
     @property
     def from_function(self) -> bool:

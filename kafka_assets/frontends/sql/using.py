@@ -13,6 +13,8 @@ from kafka_assets.frontends.sql.reading_files import FilesRead
 from kafka_assets.frontends.sql.relations import Relation
 from kafka_assets.frontends.sql.statements import Column
 
+NO_CATALOG = "names here have no catalog and no schema"
+
 
 @dataclass
 class Sources:
@@ -32,7 +34,7 @@ class Sources:
             return self.topics[relation.kafka.topic].name
         if relation.files is not None:
             return self.files[relation.files].name
-        return relation.name[-1]
+        return relation.called or relation.name[-1]
 
     def is_topic(self, relation: Relation) -> bool:
         """Whether it is a topic, by whichever of its names."""
@@ -201,14 +203,9 @@ def _notes(query: Query, relations: tuple[Relation, ...]) -> list[Note]:
     for given, relation in zip(query.relations, relations, strict=True):
         place = query.source.place(given.start)
         if len(relation.name) > 1:
+            called = relation.called or relation.name[-1]
             full = ".".join(relation.name)
-            found.append(
-                Note(
-                    place,
-                    f"{full} is the table {relation.name[-1]}: names here have no catalog and no "
-                    "schema",
-                )
-            )
+            found.append(Note(place, f"{full} is the table {called}: {NO_CATALOG}"))
         if relation.kafka is not None and relation.kafka.servers is not None:
             servers = relation.kafka.servers
             found.append(

@@ -1,0 +1,53 @@
+"""Names of catalogs and schemas in the graph's flat space, for texts that have such names.
+
+A table goes by the last part of its name. Where two tables of one text share that, they go by as
+many parts before it as keep them apart. How a part is spelled is the callers' to decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+Parts = tuple[str, ...]
+
+
+def told_apart(names: Iterable[Parts]) -> dict[Parts, str]:
+    """Names whose last part another has too, and what each is called.
+
+    One that is written without a schema keeps its name.
+
+    Args:
+        names: The names of all tables of a text.
+    """
+    by_last: dict[str, list[Parts]] = {}
+    for name in dict.fromkeys(names):
+        by_last.setdefault(name[-1], []).append(name)
+    found: dict[Parts, str] = {}
+    for same in by_last.values():
+        for name in same if len(same) > 1 else ():
+            found[name] = name[-1]
+            for count in range(2, len(name) + 1):
+                found[name] = "_".join(name[-count:])
+                if not any(other[-count:] == name[-count:] for other in same if other != name):
+                    break
+    return found
+
+
+def meant(name: Parts, by: Mapping[Parts, str]) -> Parts | None:
+    """Which of the tables that are told apart a text means; None where that cannot be said.
+
+    Args:
+        name: As it is read, with as many parts as its author wrote.
+        by: From `told_apart`.
+    """
+    if not name or name in by:
+        return name or None
+    ends = [one for one in by if one[-len(name) :] == name or name[-len(one) :] == one]
+    return ends[0] if len(ends) == 1 else None
+
+
+def may_mean(name: Parts, by: Mapping[Parts, str]) -> list[str]:
+    """The tables that a name may mean, where it does not say which."""
+    if not name or meant(name, by) is not None:
+        return []
+    return [".".join(one) for one in by if one[-1] == name[-1]]
