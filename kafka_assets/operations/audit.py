@@ -35,7 +35,7 @@ class Entry:
     """One line: what was done to a table, and what of a partition was lost by it.
 
     Attributes:
-        operation: `accept_loss`, `repair` or `reset`.
+        operation: `accept_loss`, `repair`, `reset` or `move`.
         table: The table.
         topic: The topic, where offsets are concerned.
         partition: The partition.
@@ -66,15 +66,23 @@ def write(
     *,
     by: str | None = None,
     run_id: str | None = None,
+    at: datetime | None = None,
 ) -> None:
     """Add lines.
+
+    Args:
+        settings: The lake.
+        entries: What was done.
+        by: Who did it; by default the user of this process.
+        run_id: In which run.
+        at: When (UTC); by default now.
 
     Raises:
         LakeError: The lake cannot be written.
     """
     import pyarrow as pa
 
-    same = {"at": datetime.now(UTC), "by": by or user(), "run_id": run_id}
+    same = {"at": at or datetime.now(UTC), "by": by or user(), "run_id": run_id}
     rows = [{**vars(entry), **same} for entry in entries]
     if rows:
         table = ensure_bookkeeping(path(settings), FIELDS)
@@ -89,3 +97,17 @@ def read(settings: Settings) -> list[dict[str, object]]:
         return []
     rows = table.read(tuple(name for name, _ in FIELDS)).to_pylist()
     return sorted(rows, key=lambda row: row["at"])
+
+
+def newest(settings: Settings) -> dict[str, dict[str, float]]:
+    """When each operation was last done to a table: table -> operation -> seconds since 1970.
+
+    Raises:
+        LakeError: The lake cannot be read.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for row in read(settings):
+        at = row["at"]
+        if isinstance(at, datetime):
+            found.setdefault(str(row["table"]), {})[str(row["operation"])] = at.timestamp()
+    return found

@@ -8,6 +8,7 @@ from upath import UPath
 
 from kafka_assets.errors import OperationRefused
 from kafka_assets.graph import Node
+from kafka_assets.operations import audit
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.lease import lease
 from kafka_assets.streaming.places import declared_place, keep_place, known_place
@@ -47,6 +48,8 @@ def move(node: Node, settings: Settings) -> tuple[str, str] | None:
             },
             partial(spark_session, settings),
         )
+        said = f"from {known['path']} to {node.path}"
+        audit.write(settings, [audit.Entry("move", node.name, reason=said)])
         return known["path"], node.path
 
 

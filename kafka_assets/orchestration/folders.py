@@ -26,8 +26,10 @@ from kafka_assets.orchestration.names import (
     table_key,
 )
 from kafka_assets.orchestration.verdicts import (
+    Done,
     Last,
     Verdict,
+    done_by_hand,
     emptied,
     held_back,
     in_turn,
@@ -66,6 +68,7 @@ def new_files_sensor(
         here = repository_of(context)
         said, busy = said_before(context.cursor), keys_in_flight(context.instance, here)
         last = latest(context.instance, [table_key(n) for c in chains for n in c.tables])
+        done = done_by_hand(settings)
         requests: list[dg.RunRequest] = []
         moved: list[dg.AssetMaterialization] = []
         notes: list[str] = []
@@ -81,8 +84,8 @@ def new_files_sensor(
                 moved.append(_moved(chain, state))
             now = clock()
             failures = failures_of(context.instance, chain, last, here)
-            held = held_back(chain, busy, failures, graph, settings, now)
-            found = held or _verdict(chain, state, told, last)
+            held = held_back(chain, busy, failures, graph, settings, now, done)
+            found = held or _verdict(chain, state, told, last, done)
             started = {key for request in requests for key in request.asset_selection or ()}
             if found.start and not started & chain.keys:
                 told |= {"started": state.version, "at": now}
@@ -99,10 +102,10 @@ def new_files_sensor(
 
 
 def _verdict(
-    chain: FolderChain, state: FolderState, told: Mapping[str, Any], last: Last
+    chain: FolderChain, state: FolderState, told: Mapping[str, Any], last: Last, done: Done
 ) -> Verdict:
     """Whether what a folder holds starts its chain."""
-    empty = emptied(chain, last)
+    empty = emptied(chain, last, done)
     if empty is not None:
         return Verdict(True, f"{empty.name} was reset")
     if not state.files and not ("started" in told and chain.is_computed_from):

@@ -38,8 +38,10 @@ from kafka_assets.orchestration.names import (
 )
 from kafka_assets.orchestration.verdicts import (
     Busy,
+    Done,
     Last,
     Verdict,
+    done_by_hand,
     emptied,
     held_back,
     in_flight,
@@ -79,6 +81,7 @@ class Tick:
         aged: Names at the broker of topics whose oldest waiting record is too old.
         last: Newest materializations.
         busy: Keys of the runs in flight; None stands for a run that may do all.
+        done: What people did to tables.
         said: What the cursor holds, by the topic's name in the graph.
     """
 
@@ -89,6 +92,7 @@ class Tick:
     aged: frozenset[str]
     last: Last
     busy: Busy
+    done: Done
     said: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -128,7 +132,8 @@ def kafka_lag_sensor(
         said = said_before(context.cursor)
         here = repository_of(context)
         busy = keys_in_flight(context.instance, here)
-        tick = Tick(clock(), settings, graph, states, aged, last, busy, said)
+        done = done_by_hand(settings)
+        tick = Tick(clock(), settings, graph, states, aged, last, busy, done, said)
 
         def failures(chain: Chain) -> Failures:
             return failures_of(context.instance, chain, last, here)
@@ -155,10 +160,10 @@ def kafka_lag_sensor(
 
 def verdict(tick: Tick, chain: TopicChain, failures: Failures) -> Verdict:
     """Whether a chain starts now, and why."""
-    held = held_back(chain, tick.busy, failures, tick.graph, tick.settings, tick.now)
+    held = held_back(chain, tick.busy, failures, tick.graph, tick.settings, tick.now, tick.done)
     if held is not None:
         return held
-    empty = emptied(chain, tick.last)
+    empty = emptied(chain, tick.last, tick.done)
     if empty is not None:
         return Verdict(True, f"{empty.name} was reset")
     never_built = [n for n in chain.tables if table_key(n) not in tick.last]

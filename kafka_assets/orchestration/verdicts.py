@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 
 import dagster as dg
 
+from kafka_assets.errors import LakeError
 from kafka_assets.graph import Graph, Node
+from kafka_assets.operations import audit
 from kafka_assets.orchestration.history import Failures, Materialization
 from kafka_assets.orchestration.names import (
     CHAIN,
@@ -31,7 +33,12 @@ from kafka_assets.settings import SensorSettings, Settings
 WAITS_FOR_PEOPLE = ("expectation_failed", "fence_refused", "dead_share_exceeded", "place_changed")
 """Kinds of failure that a retry cannot mend."""
 
+MENDED_BY_HAND = ("fence_refused", "place_changed")
+"""Kinds of failure that an operation on the table can mend."""
+
 Last = Mapping[dg.AssetKey, Materialization]
+Done = Mapping[str, Mapping[str, float]]
+"""Table -> operation -> when it was last done, in seconds since 1970-01-01 UTC."""
 Busy = list[frozenset[dg.AssetKey] | None]
 AnyChain = TypeVar("AnyChain", bound=Chain)
 
@@ -63,6 +70,15 @@ def in_flight(chain: Chain, busy: Busy) -> bool:
     return any(keys is None or keys & chain.keys for keys in busy)
 
 
+def done_by_hand(settings: Settings) -> Done:
+    """What people did to tables, also by commands, of which Dagster knows nothing."""
+    try:
+        return audit.newest(settings)
+    except LakeError:
+        # A lake that cannot be read fails the runs, which say so.
+        return {}
+
+
 def held_back(
     chain: Chain,
     busy: Busy,
@@ -70,19 +86,34 @@ def held_back(
     graph: Graph,
     settings: Settings,
     now: float,
+    done: Done,
 ) -> Verdict | None:
-    """The verdict over a chain that is running or has failed; None where its source decides."""
+    """The verdict over a chain that is running or has failed; None where its source decides.
+
+    Args:
+        chain: The chain.
+        busy: Keys of the runs in flight.
+        failures: Those of the chain.
+        graph: The tables.
+        settings: The pauses.
+        now: Seconds since 1970-01-01 UTC.
+        done: From `done_by_hand`.
+    """
     if in_flight(chain, busy):
         return Verdict(False, "a run is in flight")
     if failures.count and not failures.repaired:
-        return after_failure(failures, graph, settings, now)
+        return after_failure(failures, graph, settings, now, done)
     return None
 
 
-def emptied(chain: Chain, last: Last) -> Node | None:
+def emptied(chain: Chain, last: Last, done: Done) -> Node | None:
     """A table that was reset and not filled since, whatever waits in the chain's source."""
-    found = ((node, last.get(table_key(node))) for node in chain.tables)
-    return next((node for node, newest in found if newest and newest.emptied), None)
+    for node in chain.tables:
+        newest = last.get(table_key(node))
+        reset = done.get(node.name, {}).get("reset", 0.0)
+        if newest is not None and (newest.emptied or reset > newest.timestamp):
+            return node
+    return None
 
 
 def in_turn(chains: Iterable[AnyChain], said: Mapping[str, Mapping[str, Any]]) -> list[AnyChain]:
@@ -102,19 +133,22 @@ def run_request(chain: Chain, found: Verdict, sensor: str) -> dg.RunRequest:
     )
 
 
-def after_failure(failures: Failures, graph: Graph, settings: Settings, now: float) -> Verdict:
+def after_failure(
+    failures: Failures, graph: Graph, settings: Settings, now: float, done: Done
+) -> Verdict:
     """Whether a chain that failed starts again now, and why."""
     kind, table = failures.tags.get(FAILURE, "run_failed"), failures.tags.get(FAILED_TABLE, "")
     what = f"{kind.replace('_', ' ')} in {table}" if table else kind.replace("_", " ")
     if kind in WAITS_FOR_PEOPLE:
-        if failures.released:
+        by_hand = max(done.get(table, {}).values(), default=0.0) > failures.ended
+        if failures.released or (by_hand and kind in MENDED_BY_HAND):
             return Verdict(True, f"{table} was repaired after {what}")
         node = graph.tables.get(table)
         if node is not None and failures.tags.get(FAILED_CODE) == asked_version(node, settings):
             return Verdict(
                 False,
-                f"{what}: waits for changed code or settings, for a job that repairs it, or for a "
-                f"manual run of {table} to succeed",
+                f"{what}: waits for changed code or settings, for a job or command that repairs "
+                f"it, or for a manual run of {table} to succeed",
             )
         return Verdict(True, f"code or settings changed after {what}")
     again = failures.ended + pause_after(failures.count, settings.sensor)

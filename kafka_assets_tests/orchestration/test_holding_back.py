@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +13,7 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin
 
 import kafka_assets as ka
 from kafka_assets.errors import DeadShareExceeded, FenceRefused, RunFailed
+from kafka_assets.operations import audit
 from kafka_assets.operations.replay import ReplayReport
 from kafka_assets.orchestration import jobs
 from kafka_assets.orchestration.history import failures_of, keys_in_flight, latest, repository_of
@@ -266,6 +267,47 @@ def test_a_table_below_bronze_that_was_reset_is_filled_again_and_not_renewed(bui
     (request,) = built.lag_tick()
     assert request.tags["kafka_assets/reason"] == "events_silver was reset"
     assert HEARTBEAT not in built.events(SILVER)[0].tags
+    assert built.execute(request.asset_selection, request.tags)
+    assert built.tick(seconds=15) == []
+
+
+@pytest.fixture
+def lake(built, tmp_path):
+    """The same on a lake that is there, in which people do things by commands."""
+    built.settings = Settings(lake=str(tmp_path))
+    built.load()
+
+    def done(operation: str, table: str) -> None:
+        at = datetime.fromtimestamp(built.now, UTC)
+        audit.write(built.settings, [audit.Entry(operation, table)], at=at)
+
+    return done
+
+
+@pytest.mark.parametrize("command", ["repair", "accept_loss", "reset", "move"])
+def test_a_command_lets_a_chain_go_on_that_the_fence_refused(built, lake, command):
+    built.world.ends["events"] = [9]
+    lake(command, "events_bronze")
+    built.wait(seconds=5)
+    built.world.broken["events_bronze"] = FenceRefused("source_recreated", "gone", fix=command)
+    built.tick(seconds=15)
+    assert built.tick(seconds=15) == [], "what was done before it was refused does not count"
+    lake(command, "events_silver")
+    assert built.tick(seconds=15) == [], "something was done to another table"
+    built.wait(seconds=5)
+    lake(command, "events_bronze")
+    del built.world.broken["events_bronze"]
+    assert len(built.tick(seconds=15)) == 1
+    assert built.world.data["events_gold"] == 9
+
+
+def test_a_table_that_was_reset_by_a_command_is_filled_again_once(built, lake):
+    built.wait(minutes=6)
+    lake("reset", "events_silver")
+    (request,) = built.lag_tick()
+    assert request.tags["kafka_assets/reason"] == "events_silver was reset"
+    assert HEARTBEAT not in built.events(SILVER)[0].tags
+    built.wait(seconds=5)
     assert built.execute(request.asset_selection, request.tags)
     assert built.tick(seconds=15) == []
 
