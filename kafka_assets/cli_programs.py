@@ -44,6 +44,13 @@ def import_program(
             metavar="PATH=COLUMNS",
         ),
     ] = None,
+    name: Annotated[
+        Pairs,
+        typer.Option(
+            help="What a table is called whose last name another has too.",
+            metavar="SCHEMA.TABLE=NAME",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Show the tables and edges that a program makes, unchanged; exit 1 if a part cannot be mapped.
@@ -59,6 +66,7 @@ def import_program(
         conf=_pairs("--conf", conf),
         tables=_pairs("--table", table),
         schemas=_pairs("--schema", schema),
+        names=_pairs("--name", name),
     )
     build_graph([loaded.as_module()], ka.Settings())
     found = loaded.as_dict()

@@ -42,6 +42,20 @@ def _absolute(value: str) -> str:
     return str(path)
 
 
+_HAVE_THEIR_OWN = {"bootstrap.servers": "bootstrap_servers", "group.id": "group_id"}
+"""Client properties that are settings of their own."""
+
+
+def _no_others(properties: dict[str, Any]) -> dict[str, Any]:
+    for name, setting in _HAVE_THEIR_OWN.items():
+        if name in properties:
+            raise ValueError(f"{name} is the setting kafka.{setting}, and is said there alone")
+    return properties
+
+
+_Properties = AfterValidator(_no_others)
+
+
 def _below(minimum: int) -> Any:
     return Field(ge=minimum)
 
@@ -67,9 +81,9 @@ class KafkaSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     bootstrap_servers: str = "127.0.0.1:9092"
-    properties: dict[str, str] = Field(default_factory=dict)
-    secrets: dict[str, SecretStr] = Field(default_factory=dict)
-    secret_files: dict[str, FilePath] = Field(default_factory=dict)
+    properties: Annotated[dict[str, str], _Properties] = Field(default_factory=dict)
+    secrets: Annotated[dict[str, SecretStr], _Properties] = Field(default_factory=dict)
+    secret_files: Annotated[dict[str, FilePath], _Properties] = Field(default_factory=dict)
     request_timeout_seconds: Annotated[float, Field(gt=0)] = 10.0
     group_id: str | None = "kafka-assets"
     max_offsets_per_trigger: Annotated[int, _below(1)] = 5_000_000

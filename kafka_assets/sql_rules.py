@@ -45,8 +45,9 @@ def rule_problem(rule: str) -> str | None:
     if condition.find(exp.AggFunc, exp.Window) is not None:
         return "a condition is about one row: no aggregates and no windows"
     for call in condition.find_all(exp.Anonymous):
-        if str(call.this).lower() in _REACHES_OUT:
-            return f"{call.this}() runs code that is not SQL"
+        # By its name alone: quoted, or behind a catalog, it is the same function.
+        if call.name.lower() in _REACHES_OUT:
+            return f"{call.name}() runs code that is not SQL"
     if isinstance(condition.this, exp.Alias | exp.Literal):
         return "not a condition"
     return None

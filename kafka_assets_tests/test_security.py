@@ -114,6 +114,9 @@ def test_a_secret_can_come_from_a_file_and_a_missing_file_is_named(tmp_path: Pat
     [
         "reflect('java.lang.System', 'exit', 1)",
         "java_method('java.lang.System', 'getenv') IS NULL",
+        "`reflect`('java.lang.System', 'getenv') IS NULL",
+        "x > 0 AND system.builtin.try_reflect('java.lang.System', 'getenv') IS NULL",
+        "`system`.`builtin`.`java_method`('java.lang.System', 'getenv') IS NULL",
         "x > 0; DROP TABLE t",
         "x > 0) OR (SELECT max(x) FROM other) > 1 AND (true",
         "x IN (SELECT x FROM other)",

@@ -70,3 +70,12 @@ def test_what_is_no_json_in_the_environment_is_named_and_not_shown(
     with pytest.raises(SettingsError, match=r"Set are .*KAFKA_ASSETS_KAFKA__SECRETS") as refused:
         Settings(lake="/lake")
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("group", ["properties", "secrets"])
+@pytest.mark.parametrize("name", ["group.id", "bootstrap.servers"])
+def test_a_client_property_that_is_a_setting_of_its_own_is_refused(group: str, name: str) -> None:
+    """Else Spark and the admin client would ask two brokers, or Spark join a group of consumers."""
+    with pytest.raises(SettingsError, match=f"{name} is the setting kafka") as raised:
+        Settings(lake="/lake", kafka={group: {name: "hunter2"}})
+    assert "hunter2" not in str(raised.value)

@@ -261,7 +261,9 @@ class Sink:
 class Table:
     """A declared table. Called with DataFrames, it is the author's function.
 
-    The parameters of the words that make it give the attributes' meaning.
+    The parameters of the words that make it give the attributes' meaning. `shares` is the name that
+    it would have if no other table of its text were named so in another schema: its rows may lie
+    under it.
     """
 
     name: str
@@ -289,6 +291,7 @@ class Table:
     max_dead_share: float | None = None
     options: TableOptions = field(default_factory=TableOptions)
     sink: Sink | None = None
+    shares: str | None = None
 
     def __call__(self, *frames: Any, **named: Any) -> Any:
         """Run the author's function on plain DataFrames: no broker, no Delta, no Dagster."""

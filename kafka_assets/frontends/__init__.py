@@ -27,6 +27,7 @@ def program(
     tables: Mapping[str, str] | None = None,
     topics: Sequence[Topic] = (),
     schemas: Mapping[str, str] | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> Any:
     """Take in a program of Databricks' DLT or of Spark Declarative Pipelines as it is.
 
@@ -45,6 +46,8 @@ def program(
         topics: Topics declared elsewhere in this code location that the program reads too.
         schemas: Paths of files that the program reads without a schema, as it writes them -> their
             columns as DDL, such as `"id BIGINT, at TIMESTAMP"`, or the name of a schema file.
+        names: What tables that share the last part of their names are called, such as
+            `{"silver.orders": "orders"}`; by default, by as many parts as keep them apart.
 
     Returns:
         What was loaded, with `declarations` and with `notes` on all that has no counterpart.
@@ -64,18 +67,24 @@ def program(
                 "layers=, conf=, tables= and schemas= are for programs in Python",
                 fix="say it in the .sql file, in TBLPROPERTIES",
             )
-        return _sql(file, topics)
+        return _sql(file, topics, names)
     from kafka_assets.frontends.programs import load_program
 
     return load_program(
-        file, layers=layers, conf=conf, tables=tables, topics=topics, schemas=schemas
+        file,
+        layers=layers,
+        conf=conf,
+        tables=tables,
+        topics=topics,
+        schemas=schemas,
+        names=names,
     )
 
 
-def _sql(file: Path, topics: Sequence[Topic]) -> Any:
+def _sql(file: Path, topics: Sequence[Topic], names: Mapping[str, str] | None) -> Any:
     from kafka_assets.frontends.programs.loaded import LoadedProgram
     from kafka_assets.frontends.sql import load_files
 
-    found = load_files([file], topics)
+    found = load_files([file], topics, called=names)
     made = tuple(declared(one) for one in found.declarations)
     return LoadedProgram(str(file), made, found.notes)

@@ -242,7 +242,13 @@ def overview(nodes: Iterable[Node], wanted: Filter | None = None) -> list[Group]
 
 
 def discard(
-    node: Node, settings: Settings, wanted: Filter, *, reason: str, by: str | None = None
+    node: Node,
+    settings: Settings,
+    wanted: Filter,
+    *,
+    reason: str,
+    by: str | None = None,
+    run_id: str | None = None,
 ) -> int:
     """Mark letters as discarded: nobody will try them again. Nothing is deleted.
 
@@ -252,6 +258,7 @@ def discard(
         wanted: Which of the open letters.
         reason: Why; kept with each of them.
         by: Who; by default the user of this process.
+        run_id: Id of the run, when Dagster does it.
 
     Returns:
         How many.
@@ -264,7 +271,7 @@ def discard(
         raise OperationRefused("letters are discarded for a reason", fix="say it with --because")
     with lease(node, settings, "discard"):
         letters = find(node, wanted)
-        mark(node, letters, "discarded", reason=lambda _: reason, by=by)
+        mark(node, letters, "discarded", reason=lambda _: reason, by=by, run_id=run_id)
     return len({letter.id for letter in letters})
 
 

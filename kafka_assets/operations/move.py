@@ -39,6 +39,8 @@ def move(node: Node, settings: Settings) -> tuple[str, str] | None:
             return None
         for old, new in ((known["path"], node.path), (known["checkpoint"], node.checkpoint)):
             _move(old, new)
+        said = f"from {known['path']} to {node.path}"
+        audit.write(settings, [audit.Entry("move", node.name, reason=said)])
         keep_place(node, settings)
         table = LakeTable.existing(node.path)
         table.set_properties(
@@ -48,8 +50,6 @@ def move(node: Node, settings: Settings) -> tuple[str, str] | None:
             },
             partial(spark_session, settings),
         )
-        said = f"from {known['path']} to {node.path}"
-        audit.write(settings, [audit.Entry("move", node.name, reason=said)])
         return known["path"], node.path
 
 

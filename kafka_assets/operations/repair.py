@@ -7,46 +7,27 @@ only for tables that deltalake cannot write; each may be begun again after it wa
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
-from upath import UPath
-
-from kafka_assets.declarations import Topic
 from kafka_assets.errors import FenceRefused, OperationRefused
 from kafka_assets.graph import Node
 from kafka_assets.operations import audit
+from kafka_assets.operations.losses import (
+    Lost,
+    behind_losses,
+    losses_of,
+    stood_at,
+    with_topics,
+    write_batch,
+)
+from kafka_assets.operations.rebuild import rebuild, refuse_rows_of_others, write_record
 from kafka_assets.settings import Settings
 from kafka_assets.sources.kafka import KafkaAdmin, TopicState
 from kafka_assets.streaming import fence
+from kafka_assets.streaming.belonging import record_of
 from kafka_assets.streaming.checkpoint import Checkpoint
 from kafka_assets.streaming.lease import lease
-from kafka_assets.streaming.session import spark_session
 from kafka_assets.streaming.tables import LakeTable
-
-
-@dataclass(frozen=True)
-class Lost:
-    """Offsets of a partition that no run will ever read.
-
-    Attributes:
-        topic: The topic.
-        partition: The partition.
-        first: The first of them.
-        end: The offset after the last of them; None when the partition itself is gone.
-    """
-
-    topic: str
-    partition: int
-    first: int
-    end: int | None
-
-    def __str__(self) -> str:
-        end = "?" if self.end is None else str(self.end)
-        return f"{self.topic}/{self.partition} offsets [{self.first}, {end})"
 
 
 def accept_loss(
@@ -91,24 +72,24 @@ def accept_loss(
         else:
             return ()
         checkpoint = Checkpoint.read(node.checkpoint)
-        sources = _sources(node, checkpoint)
+        sources = stood_at(node, checkpoint)
         _settle_begun_batch(node, table, checkpoint)
         checkpoint = Checkpoint.read(node.checkpoint)
         committed = table.transaction(str(checkpoint.query_id))
         saved = {t: fence.reached(checkpoint, committed, state) for t, state in states.items()}
-        lost = tuple(gone for t, state in states.items() for gone in _lost(state, saved[t]))
+        lost = tuple(gone for t, state in states.items() for gone in losses_of(state, saved[t]))
         entry = partial(audit.Entry, "accept_loss", node.name, reason=reason)
         entries = [entry(gone.topic, gone.partition, gone.first, gone.end) for gone in lost]
         audit.write(settings, entries, by=by, run_id=run_id)
-        onward = {t: _onward(state, saved[t]) for t, state in states.items()}
+        onward = {t: behind_losses(state, saved[t]) for t, state in states.items()}
         info = {
             "run_id": run_id,
             "code_version": node.code_version,
             "accepted_loss": [vars(gone) for gone in lost],
             "reason": reason,
         }
-        ends = _with_topics(sources, onward)
-        _write_batch(table, checkpoint, checkpoint.last_commit + 1, ends, info, settings)
+        ends = with_topics(sources, onward)
+        write_batch(table, checkpoint, checkpoint.last_commit + 1, ends, info, settings)
         return lost
 
 
@@ -129,7 +110,8 @@ def repair(
     Args:
         node: The table.
         settings: The lake and the broker.
-        accept: Also where records of a partition that the table has nothing of are gone.
+        accept: Also where records of a partition that the table has nothing of are gone, where
+            nothing says whether a topic was made anew, and where dead letters are gone.
         by: Who; by default the user of this process.
         run_id: Id of the run, when Dagster does it.
 
@@ -147,10 +129,11 @@ def repair(
         others = tuple(other for other in node.parts if other is not part)
         with lease(part, settings, run_id or "repair"):
             what = _repair(part, others, settings, accept=accept)
-            if what:
-                entry = audit.Entry("repair", node.name, reason=what)
-                audit.write(settings, [entry], by=by, run_id=run_id)
-        done.append(flow + (what or "nothing was to be repaired"))
+            what = what or "nothing was to be repaired"
+            entry = audit.Entry("repair", node.name, reason=flow + what)
+            # Also where a person put things right before: a chain that was refused goes on now.
+            audit.write(settings, [entry], by=by, run_id=run_id)
+        done.append(flow + what)
     return "; ".join(done)
 
 
@@ -171,122 +154,18 @@ def _repair(node: Node, others: tuple[Node, ...], settings: Settings, *, accept:
             elif refused.state == "commit_torn":
                 kept = checkpoint.set_aside("commits", checkpoint.last_commit)
                 done.append(f"the batch will be finished; its torn file is kept as {kept}")
+            elif refused.state == "record_lost":
+                done.append(write_record(node, table, checkpoint, states, accept))
+            elif refused.state == "letters_replaced" and accept:
+                now = record_of(node, table, states)["letters_id"]
+                checkpoint.write_record({**checkpoint.record, "letters_id": now})
+                done.append("dead letters that are gone are done without")
             elif refused.state == "checkpoint_lost" and states:
-                _refuse_rows_of_others(node, others)
-                done.append(_rebuild(node, table, states, settings, accept))
+                refuse_rows_of_others(node, others)
+                done.append(rebuild(node, table, states, settings, accept))
             else:
                 raise
     return "; ".join(done)
-
-
-def _rebuild(
-    node: Node, table: LakeTable, states: Mapping[str, TopicState], settings: Settings, accept: bool
-) -> str:
-    """Make a lost checkpoint anew: everything that the table has was read, and no more."""
-    left = Checkpoint.read(node.checkpoint)
-    sources = _sources(node, left)
-    onward: dict[str, Mapping[int, int]] = {}
-    losses: list[Lost] = []
-    for topic, state in states.items():
-        ends = _ends_of_rows(node, table, topic)
-        behind = [p for p, end in ends.items() if end > state.end.get(p, -1)]
-        if behind:
-            raise OperationRefused(
-                f"table {node.name!r} has rows beyond the end of {topic}/{behind[0]}: the topic is "
-                "not the one that they came from; nothing was changed",
-                fix=f"kafka-assets reset {node.name} (says first which rows would be lost)",
-            )
-        saved = {**dict.fromkeys(state.earliest, 0), **ends}
-        losses += _lost(state, saved)
-        onward[topic] = _onward(state, saved)
-    if losses and not accept:
-        raise OperationRefused(
-            f"table {node.name!r} has no row of {', '.join(map(str, losses))}, and these records "
-            "are gone: whether it ever read them cannot be known; nothing was changed",
-            fix=f"kafka-assets repair {node.name} --accept-loss",
-        )
-    info = {"accepted_loss": [vars(x) for x in losses]} if losses else {}
-    query = replace(left, query_id=str(uuid.uuid4()))
-    _write_batch(table, query, 0, _with_topics(sources, onward), info, settings)
-    for log in ("offsets", "commits"):
-        for batch_id in left.batches(log):
-            if batch_id > 0:
-                left.set_aside(log, batch_id)
-    # Only now: without it the fence refuses whatever is here, and a repair begins anew.
-    query.create()
-    at = ", ".join(f"{t}/{p} at {o}" for t, ends in onward.items() for p, o in ends.items())
-    return f"the checkpoint was made anew from the rows of the table: {at}"
-
-
-def _refuse_rows_of_others(node: Node, others: tuple[Node, ...]) -> None:
-    """Rows do not say which flow they are from: only their topic can tell."""
-    for stream in node.streams:
-        if not isinstance(stream, Topic):
-            raise OperationRefused(
-                f"table {node.name!r} reads {stream.name!r}, which is no topic, beside one: how "
-                "far it came there its rows do not say; nothing was changed",
-                fix=f"kafka-assets reset {node.name} (says first which rows would be lost)",
-            )
-    for other in others:
-        shared = _topics_of(other) & {topic.topic for topic in node.topics}
-        if shared and node.flow is not None and other.flow is not None:
-            raise OperationRefused(
-                f"table {node.name!r}: the checkpoint of its flow {node.flow.name!r} cannot be "
-                f"made anew from the table's rows, because its flow {other.flow.name!r} brings "
-                f"rows of {', '.join(sorted(shared))} too, and a row does not say which flow it "
-                "is from; nothing was changed",
-                fix=f"kafka-assets reset {node.name} (says first which rows would be lost)",
-            )
-
-
-def _topics_of(node: Node) -> set[str]:
-    """The topics that a table's rows are from, also through the tables that it reads."""
-    found = {topic.topic for topic in node.topics}
-    for stream in node.streams:
-        if isinstance(stream, Node):
-            found |= _topics_of(stream)
-    return found
-
-
-def _ends_of_rows(node: Node, table: LakeTable, topic: str) -> dict[int, int]:
-    """Partition -> the offset after the last record that the table or its letters have."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    ends: dict[int, int] = {}
-    places = [table]
-    if node.may_have_dead_letters:
-        letters = LakeTable.open(node.dead_letters_path)
-        places += [letters] if letters is not None else []
-    for place in places:
-        columns = place.columns
-        nested = "_source" in columns
-        if not nested and not {"topic", "partition", "offset"} <= set(columns):
-            raise OperationRefused(
-                f"table {node.name!r} at {node.path} does not keep topic, partition and offset of "
-                "its rows: its checkpoint cannot be made anew from them",
-                fix=f"kafka-assets reset {node.name}",
-            )
-        at = ("_source",) if nested else ("topic", "partition", "offset")
-        if place is table:
-            rows = place.read(at)
-        else:
-            # Letters go first: of a batch that the table does not have, the rows are still to come.
-            rows = place.read((*at, "query_id", "batch_id"))
-            queries = rows["query_id"].unique().to_pylist()
-            has = {query: table.transaction(str(query)) for query in queries}
-            written = [has[query] for query in rows["query_id"].to_pylist()]
-            rows = rows.filter(pc.less_equal(rows["batch_id"], pa.array(written, pa.int64())))
-        if nested:
-            rows = rows.flatten().rename_columns(
-                [name.removeprefix("_source.") for name in rows.flatten().column_names]
-            )
-        rows = rows.filter(pc.equal(rows["topic"], topic))
-        found = rows.group_by("partition").aggregate([("offset", "max")])
-        for row in found.to_pylist():
-            last = int(row["offset_max"]) + 1
-            ends[int(row["partition"])] = max(ends.get(int(row["partition"]), 0), last)
-    return ends
 
 
 def _settle_begun_batch(node: Node, table: LakeTable, checkpoint: Checkpoint) -> None:
@@ -298,71 +177,6 @@ def _settle_begun_batch(node: Node, table: LakeTable, checkpoint: Checkpoint) ->
         checkpoint.write_commit(begun)
     else:
         checkpoint.set_aside("offsets", begun)
-
-
-def _write_batch(
-    table: LakeTable,
-    checkpoint: Checkpoint,
-    batch_id: int,
-    ends: Sequence[Any],
-    info: Mapping[str, Any],
-    settings: Settings,
-) -> None:
-    """Write a batch without rows to checkpoint and table, in the order of a run."""
-    checkpoint.write_offsets(batch_id, ends)
-    who = {"query_id": checkpoint.query_id, "batch_id": batch_id}
-    table.append_nothing(
-        info={**who, **info},
-        transaction=(str(checkpoint.query_id), batch_id),
-        spark=partial(spark_session, settings),
-    )
-    checkpoint.write_commit(batch_id)
-
-
-def _lost(state: TopicState, saved: Mapping[int, int]) -> tuple[Lost, ...]:
-    lost = []
-    for partition, offset in sorted(saved.items()):
-        earliest = state.earliest.get(partition)
-        if earliest is None or earliest > offset:
-            lost.append(Lost(state.topic, partition, offset, earliest))
-    return tuple(lost)
-
-
-def _onward(state: TopicState, saved: Mapping[int, int]) -> dict[int, int]:
-    """Where reading goes on: behind what is gone."""
-    return {p: max(o, state.earliest[p]) for p, o in sorted(saved.items()) if p in state.earliest}
-
-
-def _sources(node: Node, checkpoint: Checkpoint) -> list[Any]:
-    """Where each source of the query stood, in the query's own order."""
-    if (UPath(node.checkpoint) / "state").exists():
-        raise OperationRefused(
-            f"table {node.name!r} keeps state from batch to batch in {node.checkpoint} (a join or "
-            "an aggregate does), and its state cannot pass over a batch that Spark did not run; "
-            "nothing was changed",
-            fix=f"kafka-assets reset {node.name} (says first which rows would be lost)",
-        )
-    topics = [topic.topic for topic in node.topics]
-    try:
-        found = checkpoint.end_offsets(checkpoint.last_offsets)
-    except ValueError:
-        found = []
-    if len(node.streams) == 1 and len(found) < 2:
-        return [{topic: {} for topic in topics}]
-    if not set(topics) <= {name for source in found for name in source}:
-        raise OperationRefused(
-            f"table {node.name!r} reads several sources in one query "
-            f"({', '.join(stream.name for stream in node.streams)}), in an order that only its "
-            f"checkpoint {node.checkpoint} says, and it does not say it; nothing was changed",
-            fix=f"restore the checkpoint from a backup, whole; or kafka-assets reset {node.name} "
-            "(says first which rows would be lost)",
-        )
-    return found
-
-
-def _with_topics(sources: Sequence[Any], onward: Mapping[str, Mapping[int, int]]) -> list[Any]:
-    """The sources with new offsets of these topics; what is no topic stays where it stood."""
-    return [{name: onward.get(name, at) for name, at in source.items()} for source in sources]
 
 
 def _topic_states(node: Node, settings: Settings) -> dict[str, TopicState]:

@@ -19,7 +19,7 @@ from kafka_assets.declarations import Topic
 from kafka_assets.errors import OperationRefused
 from kafka_assets.graph import Node, Outside
 from kafka_assets.operations.attempt import Attempt, app_id
-from kafka_assets.operations.letters import OPEN, Filter, Letter, find, mark
+from kafka_assets.operations.letters import OPEN, Filter, Letter, Status, find, mark
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.checkpoint import Checkpoint
 from kafka_assets.streaming.creating import ensure_table
@@ -142,7 +142,7 @@ def _replay(
     with lease(node, settings, run_id):
         if LakeTable.open(node.path) is None:
             return ReplayReport(node.name, replay_id, 0, 0, {}, 0, dry=dry_run)
-        finished = 0 if dry_run else _finish_interrupted(node, by)
+        finished = 0 if dry_run else _finish_interrupted(node, by, run_id)
         found = [x for x in find(node, wanted) if x.status in OPEN]
         letters = _by_flow(whole, found).get(node, [])
         table = ensure_table(
@@ -245,7 +245,7 @@ def _both(one: ReplayReport, other: ReplayReport) -> ReplayReport:
     )
 
 
-def _finish_interrupted(node: Node, by: str | None) -> int:
+def _finish_interrupted(node: Node, by: str | None, run_id: str) -> int:
     """Settle letters of a replay that died: were they written, or were they not?"""
     table = LakeTable.existing(node.path)
     begun: dict[str, list[Letter]] = {}
@@ -255,12 +255,17 @@ def _finish_interrupted(node: Node, by: str | None) -> int:
     for replay_id, letters in begun.items():
         if table.transaction(app_id(replay_id)) >= 0:
             finished += len(letters)
+            status: Status = "replayed"
             why = "the replay was interrupted after it had written"
-            mark(node, letters, "replayed", reason=lambda _, w=why: w, by=by, replay_id=replay_id)
         else:
-            why = "a replay was interrupted before it had written"
-            mark(node, letters, "open", reason=lambda _, w=why: w, by=by, replay_id=replay_id)
+            status, why = "open", "a replay was interrupted before it had written"
+        said = partial(_said, why)
+        mark(node, letters, status, reason=said, by=by, run_id=run_id, replay_id=replay_id)
     return finished
+
+
+def _said(why: str, _letter: Letter) -> str:
+    return why
 
 
 def _reads_records(node: Node, columns: list[str]) -> bool:

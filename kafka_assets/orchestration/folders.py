@@ -68,7 +68,7 @@ def new_files_sensor(
         here = repository_of(context)
         said, busy = said_before(context.cursor), keys_in_flight(context.instance, here)
         last = latest(context.instance, [table_key(n) for c in chains for n in c.tables])
-        done = done_by_hand(settings)
+        done = done_by_hand(settings, clock()) or {}
         requests: list[dg.RunRequest] = []
         moved: list[dg.AssetMaterialization] = []
         notes: list[str] = []

@@ -158,6 +158,7 @@ def operation_jobs(graph: Graph, settings: Settings) -> list[dg.JobDefinition]:
             config.filter(),
             reason=config.because,
             by=_by(context),
+            run_id=context.run_id,
         )
         _observe(context, dead_letters_key(node), discarded=count, reason=config.because)
 

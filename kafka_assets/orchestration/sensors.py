@@ -132,8 +132,9 @@ def kafka_lag_sensor(
         said = said_before(context.cursor)
         here = repository_of(context)
         busy = keys_in_flight(context.instance, here)
-        done = done_by_hand(settings)
-        tick = Tick(clock(), settings, graph, states, aged, last, busy, done, said)
+        now = clock()
+        done = done_by_hand(settings, now)
+        tick = Tick(now, settings, graph, states, aged, last, busy, done or {}, said)
 
         def failures(chain: Chain) -> Failures:
             return failures_of(context.instance, chain, last, here)
@@ -145,7 +146,9 @@ def kafka_lag_sensor(
         }
         requests = _requests(tick, chains, verdicts)
         events: list[Event] = [*_moved_topics(tick)]
-        for node in _idle_tables(tick, verdicts, chains, failures):
+        # A lake that cannot be read may have been reset: nothing of it is called fresh.
+        idle = [] if done is None else _idle_tables(tick, verdicts, chains, failures)
+        for node in idle:
             events += heartbeat.renewal(context.instance, node, last[table_key(node)])
         notes = [*problems, *(f"{name}: {v.why}" for name, v in verdicts.items())]
         return dg.SensorResult(

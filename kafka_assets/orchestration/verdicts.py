@@ -34,7 +34,7 @@ WAITS_FOR_PEOPLE = ("expectation_failed", "fence_refused", "dead_share_exceeded"
 """Kinds of failure that a retry cannot mend."""
 
 MENDED_BY_HAND = ("fence_refused", "place_changed")
-"""Kinds of failure that an operation on the table can mend."""
+"""Kinds of failure that any operation on the table can mend; the others, a reset alone."""
 
 Last = Mapping[dg.AssetKey, Materialization]
 Done = Mapping[str, Mapping[str, float]]
@@ -70,13 +70,24 @@ def in_flight(chain: Chain, busy: Busy) -> bool:
     return any(keys is None or keys & chain.keys for keys in busy)
 
 
-def done_by_hand(settings: Settings) -> Done:
-    """What people did to tables, also by commands, of which Dagster knows nothing."""
+def done_by_hand(settings: Settings, now: float) -> Done | None:
+    """What people did to tables, also by commands, of which Dagster knows nothing.
+
+    Args:
+        settings: The lake.
+        now: Seconds since 1970-01-01 UTC; what a clock that is ahead wrote counts when it is time.
+
+    Returns:
+        None where the lake cannot be read, which fails the runs, and these say so.
+    """
     try:
-        return audit.newest(settings)
-    except LakeError:
-        # A lake that cannot be read fails the runs, which say so.
-        return {}
+        found = audit.newest(settings)
+    except (LakeError, OSError):
+        return None
+    return {
+        table: {operation: at for operation, at in did.items() if at <= now}
+        for table, did in found.items()
+    }
 
 
 def held_back(
@@ -140,15 +151,16 @@ def after_failure(
     kind, table = failures.tags.get(FAILURE, "run_failed"), failures.tags.get(FAILED_TABLE, "")
     what = f"{kind.replace('_', ' ')} in {table}" if table else kind.replace("_", " ")
     if kind in WAITS_FOR_PEOPLE:
-        by_hand = max(done.get(table, {}).values(), default=0.0) > failures.ended
-        if failures.released or (by_hand and kind in MENDED_BY_HAND):
+        did = done.get(table, {})
+        mends = [at for name, at in did.items() if kind in MENDED_BY_HAND or name == "reset"]
+        if failures.released or max(mends, default=0.0) > failures.ended:
             return Verdict(True, f"{table} was repaired after {what}")
         node = graph.tables.get(table)
         if node is not None and failures.tags.get(FAILED_CODE) == asked_version(node, settings):
             return Verdict(
                 False,
                 f"{what}: waits for changed code or settings, for a job or command that repairs "
-                f"it, or for a manual run of {table} to succeed",
+                f"or resets it, or for a manual run of {table} to succeed",
             )
         return Verdict(True, f"code or settings changed after {what}")
     again = failures.ended + pause_after(failures.count, settings.sensor)

@@ -146,6 +146,7 @@ def write_batch(
             "run_id": spec.run_id,
             "code_version": spec.code_version,
             "counts": counts,
+            **({"sources": dict(spec.sources)} if spec.sources else {}),
             **(extra or {}),
         }
         if spec.dead_letters_path is not None:

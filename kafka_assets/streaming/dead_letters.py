@@ -34,9 +34,6 @@ RAW_COLUMNS = ["key", "value", "headers"]
 PLACE = [*AT, "timestamp"]
 IDENTITY = ["query_id", "batch_id", "topic", "partition", "offset", "row"]
 """What a letter is named after: a batch that is run again gives its letters the same names."""
-COMPUTED = [*AT, "row"]
-"""The same for rows that are computed again and again: what was decided on one of them holds as
-long as it comes out the same."""
 
 
 def write_dead_letters(
@@ -78,8 +75,10 @@ def write_dead_letters(
             letters.append(_rule_letters(spec, decoded, rows, counts, held))
         if left_out is not None:
             letters.append(_raising_letters(spec, left_out))
-        named_after = COMPUTED if replaced is not None else IDENTITY
-        stamped = _stamped(spec, reduce(DataFrame.unionByName, letters), commit, named_after)
+        stamped = _stamped(spec, reduce(DataFrame.unionByName, letters), commit)
+        if replaced is not None and gone is not None:
+            there = _letters(spec, rows).filter(replaced.letters)
+            stamped = _with_names_of(there, stamped)
         if letters_of(counts) <= SMALL_BATCH:
             # A shuffle of few rows; coalesce would let one task look through the whole batch.
             stamped = stamped.repartition(1)
@@ -101,9 +100,18 @@ def _letters(spec: BatchSpec, rows: DataFrame) -> DataFrame:
     return rows.sparkSession.read.format("delta").load(spec.dead_letters_path)
 
 
-def _stamped(
-    spec: BatchSpec, letters: DataFrame, commit: dict[str, Any], named_after: list[str]
-) -> DataFrame:
+def _with_names_of(there: DataFrame, letters: DataFrame) -> DataFrame:
+    """Letters of rows that were computed anew and came out the same keep their names.
+
+    What was decided on one of them then holds, until the row is another or breaks other rules.
+    """
+    same = ["row", "failed_rules"]
+    named = there.select(*same, F.col("letter_id").alias("named")).dropDuplicates(same)
+    joined = letters.join(F.broadcast(named), same, "left")
+    return joined.withColumn("letter_id", F.coalesce("named", "letter_id")).drop("named")
+
+
+def _stamped(spec: BatchSpec, letters: DataFrame, commit: dict[str, Any]) -> DataFrame:
     """Letters with what they share: their batch, run, schema and name."""
     return letters.select(
         "*",
@@ -113,7 +121,7 @@ def _stamped(
         F.lit(spec.run_id).alias("run_id"),
         F.lit(spec.fingerprint).cast("string").alias("schema_fingerprint"),
         _constant(F.current_timestamp()).alias("died_at"),
-    ).withColumn("letter_id", F.substring(F.sha2(F.concat_ws("|", *named_after), 256), 1, 16))
+    ).withColumn("letter_id", F.substring(F.sha2(F.concat_ws("|", *IDENTITY), 256), 1, 16))
 
 
 def _constant(value: Column) -> Column:

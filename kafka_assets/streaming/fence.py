@@ -8,14 +8,14 @@ command that repairs it; the repairs are `operations`'.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 from kafka_assets.declarations import Flow, Topic
 from kafka_assets.errors import FenceRefused
 from kafka_assets.graph import Files, Node
 from kafka_assets.sources import files
 from kafka_assets.sources.kafka import TopicState
+from kafka_assets.streaming.belonging import complete_record, record_of, refuse_others
 from kafka_assets.streaming.checkpoint import Checkpoint
 from kafka_assets.streaming.commits import Commit
 from kafka_assets.streaming.dead_letters import letters_app_id
@@ -32,12 +32,14 @@ class Position:
         replayed: The batch that an earlier run wrote dead letters of, and no rows; or -1.
         letters_version: The last transaction version that the dead letters have of this query, or
             -1.
+        sources: What is read, by ids that change when it is made anew.
     """
 
     checkpoint: Checkpoint
     committed: int
     replayed: int
     letters_version: int = -1
+    sources: Mapping[str, str] = field(default_factory=dict)
 
 
 def check(node: Node, table: LakeTable, topics: Mapping[str, TopicState]) -> Position:
@@ -66,17 +68,15 @@ def check(node: Node, table: LakeTable, topics: Mapping[str, TopicState]) -> Pos
         ) from None
     _refuse_expiring_transactions(node, table)
     _refuse_lost_checkpoint(node, table, checkpoint)
-    sources = source_ids(node, topics)
-    record = {"table_id": table.table_id, "sources": sources}
+    letters = LakeTable.open(node.dead_letters_path) if node.may_have_dead_letters else None
+    record = record_of(node, table, topics)
+    sources = record["sources"]
     if checkpoint.query_id is None:
         checkpoint.write_record(record)
-        return Position(checkpoint, committed=-1, replayed=-1)
+        return Position(checkpoint, committed=-1, replayed=-1, sources=sources)
     committed = table.transaction(checkpoint.query_id)
-    _refuse_other_table(node, table, checkpoint)
+    refuse_others(node, table, checkpoint, record)
     _refuse_torn_files(node, checkpoint, committed)
-    _refuse_other_sources(node, checkpoint, sources)
-    if not checkpoint.record:
-        checkpoint.write_record(record)
     for topic in node.topics:
         state = topics[topic.topic]
         _refuse_lost_offsets(node, state, reached(checkpoint, committed, state))
@@ -84,14 +84,17 @@ def check(node: Node, table: LakeTable, topics: Mapping[str, TopicState]) -> Pos
     _refuse_gone_files(node, checkpoint, committed)
     _refuse_restored_table(node, table, checkpoint)
     _refuse_restored_upstream(node, checkpoint)
-    letters = LakeTable.open(node.dead_letters_path) if node.may_have_dead_letters else None
+    if letters is not None:
+        _refuse_restored_table(node, letters, checkpoint)
+    complete_record(checkpoint, record)
     if letters is None:
-        return Position(checkpoint, committed, replayed=-1)
+        return Position(checkpoint, committed, replayed=-1, sources=sources)
     return Position(
         checkpoint,
         committed,
         _letters_without_rows(letters, checkpoint, committed),
         letters.transaction(letters_app_id(checkpoint.query_id)),
+        sources,
     )
 
 
@@ -122,20 +125,6 @@ def _letters_without_rows(letters: LakeTable, checkpoint: Checkpoint, committed:
             if commit.query_id == checkpoint.query_id and commit.batch_id is not None:
                 return commit.batch_id if commit.batch_id > committed else -1
     return -1
-
-
-def source_ids(node: Node, topics: Mapping[str, TopicState]) -> dict[str, str]:
-    """What a table reads, by ids that change when it is deleted and made anew."""
-    ids: dict[str, str] = {}
-    for upstream in node.streams:
-        if isinstance(upstream, Topic):
-            ids[upstream.name] = topics[upstream.topic].topic_id
-        elif isinstance(upstream, Files):
-            ids[upstream.name] = upstream.path
-        else:
-            found = LakeTable.open(upstream.path)
-            ids[upstream.name] = found.table_id if found is not None else "(none)"
-    return ids
 
 
 def _refuse_lost_checkpoint(node: Node, table: LakeTable, checkpoint: Checkpoint) -> None:
@@ -202,29 +191,29 @@ def _refuse_torn_files(node: Node, checkpoint: Checkpoint, committed: int) -> No
 
 
 def _refuse_restored_table(node: Node, table: LakeTable, checkpoint: Checkpoint) -> None:
-    """RESTORE keeps the table's transactions and takes its rows away."""
+    """RESTORE, of a table or its dead letters, keeps transactions and takes rows away."""
     restored = None
     for limit in (20, None):
         for commit in table.commits(limit=limit):
             if commit.operation == "RESTORE":
                 restored = restored or commit
             elif commit.query_id == checkpoint.query_id and commit.rows > 0:
-                _refuse_older(node, restored, commit.version)
+                _refuse_older(node, table.path, restored, commit.version)
                 return
             elif commit.operation == "CREATE TABLE":
                 return
 
 
-def _refuse_older(node: Node, restored: Commit | None, newest: int) -> None:
+def _refuse_older(node: Node, path: str, restored: Commit | None, newest: int) -> None:
     if restored is None or (restored.restored is not None and restored.restored >= newest):
         return
     to = "an earlier time" if restored.restored is None else f"version {restored.restored}"
     raise FenceRefused(
         "table_restored",
-        f"table {node.name!r} at {node.path} was restored to {to} (at version {restored.version}), "
-        f"and the checkpoint has written version {newest} since: the rows in between would be "
-        "missing for ever",
-        fix=f"RESTORE TABLE delta.`{node.path}` TO VERSION AS OF {restored.version - 1}; or "
+        f"table {node.name!r}: {path} was restored to {to} (at version {restored.version}), and "
+        f"the checkpoint has written version {newest} since: the rows in between would be missing "
+        "for ever",
+        fix=f"RESTORE TABLE delta.`{path}` TO VERSION AS OF {restored.version - 1}; or "
         f"kafka-assets reset {node.name}",
     )
 
@@ -249,40 +238,6 @@ def _refuse_restored_upstream(node: Node, checkpoint: Checkpoint) -> None:
                 f"table {node.name!r} has read {upstream.name!r} up to version {read}, and it now "
                 f"ends at version {table.version}: what is written next would be skipped",
                 fix=f"restore {upstream.path} whole, or kafka-assets reset {node.name}",
-            )
-
-
-def _refuse_other_table(node: Node, table: LakeTable, checkpoint: Checkpoint) -> None:
-    recorded = checkpoint.record.get("table_id", table.table_id)
-    if recorded != table.table_id and checkpoint.last_offsets >= 0:
-        raise FenceRefused(
-            "table_replaced",
-            f"table {node.name!r} at {node.path} is not the table (id {table.table_id}) that "
-            f"its checkpoint wrote (id {recorded}); the rows written before would be missing",
-            fix=f"restore the table; or kafka-assets reset {node.name}",
-        )
-
-
-def _refuse_other_sources(node: Node, checkpoint: Checkpoint, sources: Mapping[str, str]) -> None:
-    recorded: Mapping[str, Any] = checkpoint.record.get("sources", {})
-    folders = {source.name for source in node.streams if isinstance(source, Files)}
-    for name, now in sources.items():
-        before = recorded.get(name, now)
-        if before != now and checkpoint.last_offsets >= 0 and name in folders:
-            raise FenceRefused(
-                "other_folder",
-                f"table {node.name!r} has read the files {name!r} at {before}, and they are "
-                f"declared at {now} now; files that were moved there would be read again",
-                fix=f"declare the new folder as a source of its own, with a flow of its own; or "
-                f"kafka-assets reset {node.name} (says first which rows would be lost)",
-            )
-        if before != now and checkpoint.last_offsets >= 0:
-            raise FenceRefused(
-                "source_recreated",
-                f"table {node.name!r}: its upstream {name!r} was deleted and made anew (id "
-                f"{before} before, {now} now); going on from the saved offsets would skip its "
-                "first rows",
-                fix=f"kafka-assets reset {node.name} (says first which rows would be lost)",
             )
 
 

@@ -80,7 +80,7 @@ def _object(node: Node, settings: Settings, run_id: str) -> Iterator[None]:
             held.enter_context(lease_object.hold(path, _record(run_id, settings)))
         except lease_object.Held as other:
             raise _held(node, other.by) from None
-        except OSError as error:
+        except Exception as error:  # each store has errors of its own
             raise LakeError(
                 f"table {node.name!r}: its lease {path} cannot be written: {error}; nothing was "
                 "read or written",

@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -49,7 +49,8 @@ def hold(path: UPath, holder: Mapping[str, Any]) -> Iterator[None]:
         Held: Somebody has it who is alive, or got it in the same moment.
     """
     token = uuid.uuid4().hex
-    if not _create(path, holder, token):
+    # Looked at first: not every store refuses to create what is there.
+    if path.exists() or not _create(path, holder, token):
         _wait_for_the_dead(path)
         path.unlink(missing_ok=True)
         if not _create(path, holder, token):
@@ -62,9 +63,11 @@ def hold(path: UPath, holder: Mapping[str, Any]) -> Iterator[None]:
     finally:
         done.set()
         beats.join()
-        # A process that stood still for long may have lost it.
-        if _read(path).get("token") == token:
-            path.unlink(missing_ok=True)
+        # One that is not given back lapses; what the run came to must not be lost over it.
+        with suppress(Exception):
+            # A process that stood still for long may have lost it.
+            if _read(path).get("token") == token:
+                path.unlink(missing_ok=True)
 
 
 def _create(path: UPath, holder: Mapping[str, Any], token: str) -> bool:
@@ -74,7 +77,12 @@ def _create(path: UPath, holder: Mapping[str, Any], token: str) -> bool:
         path.fs.pipe_file(path.path, _record(holder, token), mode="create")
     except FileExistsError:
         return False
-    # Not every store refuses to create what somebody else creates in the same moment.
+    except OSError:
+        # Some stores say so in their own words.
+        if path.exists():
+            return False
+        raise
+    # Of two that created it in the same moment, one is overwritten.
     return _read(path).get("token") == token
 
 
@@ -104,8 +112,8 @@ def _beat(path: UPath, holder: Mapping[str, Any], token: str, done: threading.Ev
             if _read(path).get("token") != token:
                 return
             path.fs.pipe_file(path.path, _record(holder, token))
-        except OSError:
-            # The store does not answer: the run itself will say so, or it comes back.
+        except Exception:  # noqa: S112
+            # Each store has errors of its own: the run will meet them, or the store comes back.
             continue
 
 

@@ -18,7 +18,10 @@ from kafka_assets.streaming.tables import LakeTable
 
 def known_place(node: Node, settings: Settings) -> dict[str, str] | None:
     """Where the table of this name lay when it last ran: `path` and `checkpoint`; None at first."""
-    file = _file(node, settings)
+    return _known(_file(node.name, settings), settings)
+
+
+def _known(file: UPath, settings: Settings) -> dict[str, str] | None:
     if not file.exists():
         return None
     found = json.loads(file.read_text(encoding="utf-8"))
@@ -35,7 +38,7 @@ def keep_place(node: Node, settings: Settings) -> None:
     here = declared_place(node)
     if known_place(node, settings) == here:
         return
-    file = _file(node, settings)
+    file = _file(node.name, settings)
     file.parent.mkdir(parents=True, exist_ok=True)
     relative = {name: path.removeprefix(f"{settings.lake}/") for name, path in here.items()}
     file.write_text(json.dumps(relative, indent=1), encoding="utf-8")
@@ -48,6 +51,8 @@ def refuse_other_place(node: Node, settings: Settings) -> None:
         PlaceChanged: The table lies elsewhere; names both places and the command that moves it.
     """
     known = known_place(node, settings)
+    if known is None and node.table.shares is not None:
+        _refuse_shared_name(node, node.table.shares, settings)
     if known is None or known == declared_place(node) or LakeTable.open(known["path"]) is None:
         return
     raise PlaceChanged(
@@ -59,5 +64,18 @@ def refuse_other_place(node: Node, settings: Settings) -> None:
     )
 
 
-def _file(node: Node, settings: Settings) -> UPath:
-    return UPath(settings.lake) / "_tables" / f"{node.name}.json"
+def _refuse_shared_name(node: Node, before: str, settings: Settings) -> None:
+    file = _file(before, settings)
+    known = _known(file, settings)
+    if known is not None and LakeTable.open(known["path"]) is not None:
+        raise PlaceChanged(
+            f"table {node.name!r} ({node.table.place}) may be what was called {before!r} while no "
+            f"other table was named so in another schema; that lies at {known['path']}, and "
+            f"{node.name!r} would begin empty. Nothing was read or written",
+            fix=f'keep its name with ka.program(..., names={{"schema.{before}": "{before}"}}), or '
+            f"give the newer table another name; if {node.name!r} is to begin empty, remove {file}",
+        )
+
+
+def _file(name: str, settings: Settings) -> UPath:
+    return UPath(settings.lake) / "_tables" / f"{name}.json"

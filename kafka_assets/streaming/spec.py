@@ -97,6 +97,7 @@ class BatchSpec:
             or -1. Each attempt at a batch has a higher one, so that a writer that was overtaken
             adds no letters of a batch that another has finished.
         again: The batch is written a second time in this run.
+        sources: What the query reads, by ids that change when it is made anew.
         explain: Payload -> why it does not decode.
         keys: Columns of a table whose rows are replaced by key.
         sink: Options of a Kafka topic that the rows go to, in place of the table, which then keeps
@@ -126,6 +127,7 @@ class BatchSpec:
     committed: int = -1
     letters_version: int = -1
     again: bool = False
+    sources: Mapping[str, str] = field(default_factory=dict)
     explain: Callable[[bytes | None], str | None] | None = field(default=None, compare=False)
     keys: tuple[str, ...] = ()
     sink: Mapping[str, str] | None = field(default=None, repr=False)

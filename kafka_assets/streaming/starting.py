@@ -105,7 +105,7 @@ def _start(run: Run, position: fence.Position, *, alone: bool) -> StreamingQuery
         return _start_keyed(run, position, result)
     if _is_held(node):
         return _start_batches(run, position, result)
-    return _start_append(run, result)
+    return _start_append(run, position, result)
 
 
 def _is_held(node: Node) -> bool:
@@ -154,6 +154,7 @@ def batch_spec(run: Run, position: fence.Position | None = None) -> BatchSpec:
         replayed=-1 if position is None else position.replayed,
         committed=-1 if position is None else position.committed,
         letters_version=-1 if position is None else position.letters_version,
+        sources={} if position is None else position.sources,
         explain=partial(explain_json, schema=node.payload, options=table.json)
         if node.payload is not None
         else None,
@@ -230,14 +231,19 @@ def _only_grew(upstream: LakeTable) -> bool:
     )
 
 
-def _start_append(run: Run, result: DataFrame) -> StreamingQuery:
+def _start_append(run: Run, position: fence.Position, result: DataFrame) -> StreamingQuery:
     """A table without rules: Delta's own sink names query and batch in its commits."""
+    info = {
+        "run_id": run.run_id,
+        "code_version": run.node.code_version,
+        "sources": dict(position.sources),
+    }
     return (
         result.writeStream.format("delta")
         .outputMode("append")
         .queryName(f"{run.node.name}-{run.run_id[:8]}")
         .option("checkpointLocation", run.node.checkpoint)
-        .option("userMetadata", _run_info(run))
+        .option("userMetadata", json.dumps(info))
         .trigger(availableNow=True)
         .start(run.node.path)
     )
@@ -320,10 +326,6 @@ def _for_each(
         .trigger(availableNow=True)
         .start()
     )
-
-
-def _run_info(run: Run) -> str:
-    return json.dumps({"run_id": run.run_id, "code_version": run.node.code_version})
 
 
 def window_seconds(window: str) -> int:

@@ -53,9 +53,16 @@ def run_view(node: Node, session: SparkSession, spec: BatchSpec, table: LakeTabl
     newest = table.last_change
     # Rows that somebody took away since are to come back.
     untouched = newest is None or last is None or newest.version <= last.version
+    letters = LakeTable.open(node.dead_letters_path)
+    query = f"view-{table.table_id}"
+    batch_id = 0 if last is None or last.batch_id is None else last.batch_id + 1
+    # A run that died may have written letters of this batch, in place of those of the last one.
+    before = [] if letters is None else letters.commits(limit=10)
+    begun = any((c.query_id, c.batch_id) == (query, batch_id) for c in before)
     if (
         last is not None
         and untouched
+        and not begun
         and last.info["made_from"] == made_from
         and last.info["code_version"] == spec.code_version
     ):
@@ -66,16 +73,11 @@ def run_view(node: Node, session: SparkSession, spec: BatchSpec, table: LakeTabl
     }
     pinned |= {name: files.read_all(session, folder) for name, folder in folders.items()}
     frames = node.frames(lambda source, how: pinned[source.name]).values()
-    batch_id = 0 if last is None or last.batch_id is None else last.batch_id + 1
-    who = {"query_id": f"view-{table.table_id}", "batch_id": batch_id, "offsets": []}
-    letters = LakeTable.open(node.dead_letters_path)
+    who = {"query_id": query, "batch_id": batch_id, "offsets": []}
     if letters is not None:
-        query = str(who["query_id"])
         spec = replace(spec, letters_version=letters.transaction(letters_app_id(query)))
-        # A run that died may have written letters of this batch: these are replaced.
-        before = letters.commits(limit=10)
-        if any((c.query_id, c.batch_id) == (query, batch_id) for c in before):
-            spec = replace(spec, replayed=batch_id)
+    if begun:
+        spec = replace(spec, replayed=batch_id)
     try:
         rows = checked(spec, node.table(*frames))
         batch.write_batch(

@@ -17,7 +17,7 @@ import kafka_assets as ka
 from kafka_assets.errors import FenceRefused, OperationRefused, RunFailed
 from kafka_assets.graph import Node
 from kafka_assets.operations import audit, repair
-from kafka_assets.operations.repair import Lost
+from kafka_assets.operations.losses import Lost
 from kafka_assets.settings import Settings
 from kafka_assets.streaming import batch
 from kafka_assets.streaming.checkpoint import Checkpoint

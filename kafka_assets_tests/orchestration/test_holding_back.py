@@ -12,7 +12,13 @@ import pytest
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin
 
 import kafka_assets as ka
-from kafka_assets.errors import DeadShareExceeded, FenceRefused, RunFailed
+from kafka_assets.errors import (
+    DeadShareExceeded,
+    ExpectationFailed,
+    FenceRefused,
+    LakeError,
+    RunFailed,
+)
 from kafka_assets.operations import audit
 from kafka_assets.operations.replay import ReplayReport
 from kafka_assets.orchestration import jobs
@@ -299,6 +305,38 @@ def test_a_command_lets_a_chain_go_on_that_the_fence_refused(built, lake, comman
     del built.world.broken["events_bronze"]
     assert len(built.tick(seconds=15)) == 1
     assert built.world.data["events_gold"] == 9
+
+
+@pytest.mark.parametrize("command", ["repair", "reset"])
+def test_of_all_commands_a_reset_alone_mends_a_table_whose_rows_break_a_rule(built, lake, command):
+    built.world.ends["events"] = [9]
+    rows: Any = {"sane": {"broken": 1, "first": None}}
+    built.world.broken["events_silver"] = ExpectationFailed("sane", rules=rows, fix="-")
+    built.tick(seconds=15)
+    assert built.tick(seconds=15) == []
+    built.wait(seconds=5)
+    lake(command, "events_silver")
+    del built.world.broken["events_silver"]
+    assert len(built.tick(seconds=15)) == (command == "reset")
+
+
+def test_what_a_clock_that_is_ahead_wrote_counts_when_its_time_has_come(built, lake):
+    built.wait(minutes=5)
+    lake("reset", "events_silver")
+    built.wait(minutes=-2)
+    assert built.lag_tick() == []
+    built.wait(minutes=3)
+    assert len(built.lag_tick()) == 1
+
+
+def test_nothing_is_called_fresh_while_the_lake_cannot_be_read(built, lake, monkeypatch):
+    def unreadable(*_: object) -> None:
+        raise LakeError("gone")
+
+    monkeypatch.setattr(audit, "read", unreadable)
+    built.wait(minutes=6)
+    built.lag_tick()
+    assert HEARTBEAT not in built.events(SILVER)[0].tags
 
 
 def test_a_table_that_was_reset_by_a_command_is_filled_again_once(built, lake):

@@ -11,6 +11,7 @@ from deltalake import write_deltalake
 from pyspark.sql import functions as F
 
 import kafka_assets as ka
+from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.operations.letters import Filter, discard, find
 from kafka_assets.settings import Settings
 from kafka_assets.streaming import batch
@@ -65,11 +66,11 @@ def test_a_window_that_is_computed_anew_takes_its_dead_letters_along(pipeline: P
     assert after(event("g", 4, hour=11)) == ['"most":4']
 
 
-def view_of_stock(settings: Settings) -> Node:
+def view_of_stock(settings: Settings, known: str = "n < 100") -> Node:
     stock = ka.external_table("stock", layer="silver")
 
     @ka.materialized_view(layer="gold")
-    @ka.expect_or_drop("known", "n < 100")
+    @ka.expect_or_drop("known", known)
     def plenty(stock: Any) -> Any:
         return stock
 
@@ -96,6 +97,39 @@ def test_a_view_has_the_dead_letters_of_its_last_computation(
     stock_is(settings, 7)
     assert run_table(node, spark, settings).kept == 1
     assert rows_of(node) == []
+
+
+def test_a_decision_holds_while_its_row_comes_out_the_same_and_breaks_the_same_rules(
+    spark: SparkSession, settings: Settings
+) -> None:
+    node = view_of_stock(settings)
+    stock_is(settings, 500)
+    run_table(node, spark, settings)
+    discard(node, settings, Filter(), reason="known")
+    for stock, dead in (([500, 1], []), ([1], []), ([500], ['{"n":500}'])):
+        stock_is(settings, *stock)
+        run_table(node, spark, settings)
+        assert rows_of(node) == dead
+
+
+def test_letters_of_a_view_are_not_lost_when_code_that_failed_is_taken_back(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = view_of_stock(settings)
+    stock_is(settings, 5, 500)
+    run_table(node, spark, settings)
+
+    def dies(*_: object) -> None:
+        raise OSError("no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(batch, "_write_table", dies)
+        with pytest.raises((KafkaAssetsError, OSError)):
+            run_table(view_of_stock(settings, known="n < 3"), spark, settings)
+    run_table(node, spark, settings)
+    assert ids(node.path, "n") == [5]
+    assert rows_of(node) == ['{"n":500}']
+    assert run_table(node, spark, settings).batches == 0
 
 
 def test_letters_of_a_view_whose_run_died_before_its_table_was_written_are_there_once(

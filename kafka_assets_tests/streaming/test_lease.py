@@ -18,6 +18,8 @@ from kafka_assets.streaming import lease_object
 from kafka_assets.streaming.lease import lease
 from kafka_assets_tests.helpers import graph_of
 
+LocalFileSystem: Any = type(UPath("local:///").fs)
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,6 +103,48 @@ def test_one_that_lost_its_lease_leaves_that_of_the_next(elsewhere: Settings) ->
         path.write_bytes(b'{"run_id": "next", "token": "other"}')
         time.sleep(0.2)
     assert b'"next"' in path.read_bytes()
+
+
+def test_a_store_that_creates_over_what_is_there_does_not_take_a_lease_away(
+    elsewhere: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = LocalFileSystem.pipe_file
+
+    def pipe_file(self: Any, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
+        whole(self, path, value)
+
+    monkeypatch.setattr(LocalFileSystem, "pipe_file", pipe_file)
+    node = table(elsewhere)
+    with (
+        lease(node, elsewhere, "first"),
+        pytest.raises(LeaseHeld, match="run first"),
+        lease(node, elsewhere, "second"),
+    ):
+        raise AssertionError("two hold it")
+
+
+def test_a_fault_of_the_store_neither_ends_a_lease_nor_the_run(
+    elsewhere: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, whole = table(elsewhere), LocalFileSystem.pipe_file
+    faults = [ConnectionError("gone"), ValueError("an error of the store's own")]
+
+    def pipe_file(self: Any, path: str, value: bytes, **more: Any) -> None:
+        if faults and path.endswith("raw.json") and lease_file(elsewhere).exists():
+            raise faults.pop()
+        whole(self, path, value, **more)
+
+    monkeypatch.setattr(LocalFileSystem, "pipe_file", pipe_file)
+    with lease(node, elsewhere, "first"):
+        before = lease_file(elsewhere).read_bytes()
+        time.sleep(0.5)
+        assert not faults
+        assert lease_file(elsewhere).read_bytes() != before
+        monkeypatch.setattr(lease_object, "_read", _fails)
+
+
+def _fails(_path: UPath) -> dict[str, Any]:
+    raise ConnectionError("gone")
 
 
 def test_a_lake_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -54,18 +54,11 @@ class Execution:
     Args:
         registry: Takes up what the program declares.
         borrowed: Tables that it reads and others declare: name as written -> name in the graph.
-        beside: Names of tables that SQL in its folder declares.
     """
 
-    def __init__(
-        self,
-        registry: Registry,
-        borrowed: Mapping[str, str],
-        beside: frozenset[str] = frozenset(),
-    ) -> None:
+    def __init__(self, registry: Registry, borrowed: Mapping[str, str]) -> None:
         self.registry = registry
         self.borrowed = borrowed
-        self.beside = beside
         self.spark: Any = None
         self.reads_at_top = False
         self.running: Running | None = None
@@ -89,8 +82,8 @@ class Execution:
                 return self.borrowed[key]
         dataset = self.registry.dataset(written)
         if dataset is None:
-            last = written.replace("`", "").rpartition(".")[2].strip().lower()
-            return last if last in self.beside else None
+            name = self.registry.name_in_graph(written)
+            return name if name in self.registry.names_beside else None
         return dataset.name if _fits(written, dataset) else None
 
     def read(self, source: Source) -> Any:
@@ -144,7 +137,7 @@ class Execution:
         """Say which table of a catalog is taken for one that SQL declares: that has no catalog."""
         plain = source.name.replace("`", "").lower()
         name = self.name_in_graph(source.name)
-        if "." not in plain or plain.startswith("live.") or name not in self.beside:
+        if "." not in plain or plain.startswith("live.") or name not in self.registry.names_beside:
             return
         if source.name not in self.borrowed and self.registry.dataset(source.name) is None:
             self.registry.note(

@@ -8,13 +8,14 @@ from pathlib import Path
 from kafka_assets.declarations import Declaration, FileSource, Flow, Place, Table, Topic
 from kafka_assets.declarations.places import declared
 from kafka_assets.errors import DeclarationError, Problem, ProgramRefused
+from kafka_assets.frontends.names import Parts
 from kafka_assets.frontends.programs.feeding import changes_of, flow_of, sink_of
 from kafka_assets.frontends.programs.files import same_path
 from kafka_assets.frontends.programs.inputs import Reads
 from kafka_assets.frontends.programs.loaded import LoadedProgram
 from kafka_assets.frontends.programs.mapping import Tables
 from kafka_assets.frontends.programs.program import Program
-from kafka_assets.frontends.programs.registry import Registry, short, snake
+from kafka_assets.frontends.programs.registry import Registry, parts, short, snake
 from kafka_assets.frontends.programs.source import specifications_of, sql_of
 from kafka_assets.frontends.sql import Loaded, load_files
 
@@ -27,6 +28,7 @@ def load_program(
     tables: Mapping[str, str] | None = None,
     topics: Sequence[Topic] = (),
     schemas: Mapping[str, str] | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> LoadedProgram:
     """Load a program of DLT or Spark Declarative Pipelines as it is, without starting Spark.
 
@@ -41,6 +43,8 @@ def load_program(
         topics: Topics that are declared elsewhere and that it reads too.
         schemas: Paths of files that it reads without a schema -> their columns as DDL, or the name
             of a schema file.
+        names: What tables that share the last part of their names are called, `schema.table` ->
+            name.
 
     Returns:
         Its declarations, and notes on what has no counterpart.
@@ -51,12 +55,13 @@ def load_program(
     file = Path(path).resolve()
     borrowed = dict(tables or {})
     columns = {same_path(folder): one for folder, one in (schemas or {}).items()}
-    sql, refused = _sql(file, topics)
-    beside = frozenset(one.name for one in sql.declarations if isinstance(one, Table))
+    sql, refused = _sql(file, topics, names)
+    written = frozenset(tuple(map(snake, one)) for one in sql.names)
     values = {k: str(v) for k, v in (conf or {}).items()}
-    program = Program(file, values, borrowed, columns, beside)
+    program = Program(file, values, borrowed, columns, written, names or {})
     by = program.execute()
     registry = by.registry
+    beside = frozenset(registry.names_beside)
     registry.problems.extend(refused)
     reads = Reads(by, topics)
     if registry.problems and not (registry.datasets or registry.sinks):
@@ -75,7 +80,8 @@ def load_program(
             file_name, _, line = problem.where.rpartition(":")
             registry.note(f"{problem.what}; no table uses it", Place(file_name, int(line)))
     # Now that Python's topics have names, SQL that reads one of them uses its name.
-    sql, refused = _sql(file, [*topics, *reads.topics.values()])
+    others = [parts(one.written) for one in registry.datasets]
+    sql, refused = _sql(file, [*topics, *reads.topics.values()], names, others)
     registry.problems.extend(one for one in refused if one not in registry.problems)
     _refuse_beside_sql(registry, sql, beside)
     _note_specifications(registry, file)
@@ -97,10 +103,15 @@ def load_program(
     )
 
 
-def _sql(path: Path, topics: Sequence[Topic]) -> tuple[Loaded, list[Problem]]:
+def _sql(
+    path: Path,
+    topics: Sequence[Topic],
+    names: Mapping[str, str] | None,
+    others: Sequence[Parts] = (),
+) -> tuple[Loaded, list[Problem]]:
     """What SQL in a program's folder declares, and why it cannot be read."""
     try:
-        return load_files(sql_of(path), topics), []
+        return load_files(sql_of(path), topics, called=names, others=others), []
     except DeclarationError as error:
         what = error.what.replace(f" ({error.where})", "")
         fix = f"{error.fix or 'correct it'}; what declares nothing does not belong in the folder"

@@ -11,6 +11,7 @@ from dataclasses import replace
 from kafka_assets.declarations import Kind, Read, Table
 from kafka_assets.declarations.common import new_table
 from kafka_assets.declarations.model import fed_by_flows
+from kafka_assets.frontends.names import shared
 from kafka_assets.frontends.programs.inputs import Inputs, Reads
 from kafka_assets.frontends.programs.options import (
     Mapped,
@@ -19,7 +20,7 @@ from kafka_assets.frontends.programs.options import (
     mapped_options,
 )
 from kafka_assets.frontends.programs.program import Program
-from kafka_assets.frontends.programs.registry import Dataset, Registry
+from kafka_assets.frontends.programs.registry import Dataset, Registry, parts
 from kafka_assets.frontends.programs.running import function_of
 
 
@@ -117,6 +118,7 @@ class Tables:
                 expectations=expectations,
                 reads=_reads(kind, inputs),
                 keys=keys,
+                shares=shared(parts(dataset.written), registry.apart),
             ),
             None,
         )

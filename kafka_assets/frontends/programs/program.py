@@ -33,6 +33,7 @@ class Program:
         borrowed: Tables that it reads and others declare.
         schemas: Columns of files that it reads without saying them, by path.
         beside: Names of tables that SQL in its folder declares.
+        names: What tables that share the last part of their names are called by the author.
         units: Its text.
     """
 
@@ -40,7 +41,8 @@ class Program:
     conf: Mapping[str, str]
     borrowed: Mapping[str, str]
     schemas: Mapping[str, str]
-    beside: frozenset[str] = frozenset()
+    beside: frozenset[Parts] = frozenset()
+    names: Mapping[str, str] = field(default_factory=dict)
     units: list[Unit] = field(default_factory=list)
     _last: tuple[Any, Execution] | None = None
     _apart: dict[Parts, str] = field(default_factory=dict)
@@ -60,9 +62,16 @@ class Program:
             running: What a run has; None at load.
         """
         files = {unit.file for unit in self.units}
-        registry = Registry(self.folder, files, dict(self.conf), self.schemas)
-        registry.apart |= self._apart
-        by = Execution(registry, self.borrowed, self.beside)
+        registry = Registry(
+            self.folder,
+            files,
+            dict(self.conf),
+            self.schemas,
+            names=self.names,
+            beside=self.beside,
+            apart=dict(self._apart),
+        )
+        by = Execution(registry, self.borrowed)
         by.running = running
         by.spark = Spark(by)
         # Files share nothing but what they import; cells of one notebook share all names.

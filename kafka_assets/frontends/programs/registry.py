@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from kafka_assets.declarations import Action, Place
 from kafka_assets.errors import Problem
-from kafka_assets.frontends.names import Parts, meant, told_apart
+from kafka_assets.frontends.names import Parts, may_mean, meant, told_apart
 from kafka_assets.frontends.notes import Note
 
 Word = Literal["table", "materialized_view", "view", "target"]
@@ -92,6 +92,8 @@ class Registry:
         brokers: Addresses from which the program reads.
         without_schema: Paths of files that the program reads without saying their columns.
         refused_at_top: Why frames at its top cannot be read, whether or not a table uses them.
+        names: What tables that share the last part of their names are called by the author.
+        beside: Names of tables that SQL in the program's folder declares.
         apart: Tables that share the last part of their names -> their names in the graph; known
             when all is declared, and to later executions from the start.
     """
@@ -111,6 +113,8 @@ class Registry:
     brokers: set[str] = field(default_factory=set)
     without_schema: set[str] = field(default_factory=set)
     refused_at_top: list[Problem] = field(default_factory=list)
+    names: Mapping[str, str] = field(default_factory=dict)
+    beside: frozenset[Parts] = frozenset()
     apart: dict[Parts, str] = field(default_factory=dict)
 
     def problem(self, what: str, fix: str, place: Place | None = None) -> None:
@@ -148,19 +152,37 @@ class Registry:
         wanted = self.name_in_graph(name)
         return next((one for one in self.datasets if one.name == wanted), None)
 
+    @property
+    def names_beside(self) -> set[str]:
+        """What the tables that SQL beside the program declares are called in the graph."""
+        return {self.apart.get(one, one[-1]) for one in self.beside}
+
     def name_in_graph(self, written: str) -> str:
         """What a table is called in the graph, whether or not the program declares it."""
         one = meant(parts(written), self.apart)
-        return snake(written) if one is None else self.apart[one]
+        if one is not None:
+            return self.apart[one]
+        # What may be one of several is none of them.
+        return "" if may_mean(parts(written), self.apart) else snake(written)
 
     def settle(self) -> None:
         """Give tables that share the last part of their names, and what feeds them, others."""
-        self.apart |= told_apart(parts(one.written) for one in self.datasets)
+        names = [*(parts(one.written) for one in self.datasets), *self.beside]
+        self.apart |= told_apart(names, self.names)
         self.datasets = [
             replace(one, name=self.name_in_graph(one.written)) for one in self.datasets
         ]
-        self.flows = [replace(one, target=self.name_in_graph(one.target)) for one in self.flows]
-        self.changes = [replace(one, target=self.name_in_graph(one.target)) for one in self.changes]
+        self.flows = [replace(one, target=self._target(one)) for one in self.flows]
+        self.changes = [replace(one, target=self._target(one)) for one in self.changes]
+
+    def _target(self, one: FlowRecord | ChangesRecord) -> str:
+        if several := may_mean(parts(one.target), self.apart):
+            self.problem(
+                f"feeds {one.target!r}, which may be {' or '.join(several)}",
+                "write its schema too",
+                one.place,
+            )
+        return self.name_in_graph(one.target)
 
     def rules_of(self, function: Function) -> list[Rule]:
         """The expectations on a function, and on those it wraps, in the order of their lines."""

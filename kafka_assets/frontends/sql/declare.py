@@ -17,11 +17,12 @@ from kafka_assets.declarations import (
 )
 from kafka_assets.declarations.model import Place
 from kafka_assets.declarations.places import check_name, written_at
-from kafka_assets.frontends.names import may_mean, meant, told_apart
+from kafka_assets.frontends.names import may_mean, meant, shared, told_apart
 from kafka_assets.frontends.notes import Note
 from kafka_assets.frontends.sql.outside import Outside, shown
 from kafka_assets.frontends.sql.parse import parse
 from kafka_assets.frontends.sql.query import Query, read_query
+from kafka_assets.frontends.sql.relations import Relation
 from kafka_assets.frontends.sql.statements import (
     ChangesStatement,
     Column,
@@ -45,11 +46,13 @@ class Loaded:
         declarations: Topics that were not known before, tables, views and flows.
         notes: What was taken differently than it is written.
         typed: Tables that flows feed and that list types: each flow has to cast to them.
+        names: The names of the tables as they are written.
     """
 
     declarations: tuple[Declaration, ...]
     notes: tuple[Note, ...]
     typed: frozenset[str] = frozenset()
+    names: frozenset[Name] = frozenset()
 
 
 def load_sql(path: Path) -> tuple[Declaration, ...]:
@@ -61,13 +64,21 @@ def load_sql(path: Path) -> tuple[Declaration, ...]:
     return load_files([path]).declarations
 
 
-def load_files(paths: Iterable[Path], topics: Iterable[Topic] = ()) -> Loaded:
+def load_files(
+    paths: Iterable[Path],
+    topics: Iterable[Topic] = (),
+    *,
+    called: Mapping[str, str] | None = None,
+    others: Iterable[Name] = (),
+) -> Loaded:
     """The declarations of SQL files.
 
     Args:
         paths: The files.
         topics: Topics that are declared already; one of them is used where its Kafka topic is
             read.
+        called: What tables that share the last part of their names are called by the author.
+        others: Names of tables that are declared beside these files.
 
     Returns:
         Declarations, and notes on what was taken differently than it is written.
@@ -77,12 +88,14 @@ def load_files(paths: Iterable[Path], topics: Iterable[Topic] = ()) -> Loaded:
             line, column and the fix, and shows the line.
     """
     statements = [one for path in paths for one in parse(Source.read(path))]
-    apart = told_apart(one.name for one in statements if isinstance(one, TableStatement))
+    written = [one.name for one in statements if isinstance(one, TableStatement)]
+    apart = told_apart([*map(without_live, [*written, *others])], called)
+    known = {topic.name for topic in topics}
     statements = [_settled(one, apart) for one in statements]
     names = frozenset(one.name[-1] for one in statements if one.name)
     tables = frozenset(one.name[-1] for one in statements if isinstance(one, TableStatement))
     outside = Outside(Sources({topic.topic: topic for topic in topics}), names, tables)
-    pipeline = _Pipeline(outside, apart)
+    pipeline = _Pipeline(outside, apart, frozenset(known))
     for one in statements:
         pipeline.read(one)
     for one in statements:
@@ -99,7 +112,8 @@ def load_files(paths: Iterable[Path], topics: Iterable[Topic] = ()) -> Loaded:
         and any(column.type for column in _returned(one.columns))
     }
     declarations = (*outside.declarations, *pipeline.declarations)
-    return Loaded(declarations, (*outside.notes, *pipeline.notes), frozenset(typed))
+    notes = (*outside.notes, *pipeline.notes)
+    return Loaded(declarations, notes, frozenset(typed), frozenset(map(without_live, written)))
 
 
 @dataclass
@@ -108,6 +122,7 @@ class _Pipeline:
 
     outside: Outside
     apart: Mapping[Name, str]
+    topics: frozenset[str]
     declarations: list[Declaration] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     queries: dict[int, Query] = field(default_factory=dict)
@@ -125,8 +140,13 @@ class _Pipeline:
             return
         query = read_query(one.source, _subject(one), one.select)
         relations = [
-            replace(r, called=_called(one, r.name, r.start, self.apart)) for r in query.relations
+            # A name of a topic alone means that.
+            r
+            if r.name[1:] == () and r.name[:1] and r.name[0] in self.topics
+            else replace(r, called=_called(one, r.name, r.start, self.apart))
+            for r in query.relations
         ]
+        _refuse_one_alias(one, relations)
         query = replace(query, relations=tuple(relations))
         self.queries[id(one)] = query
         for relation in query.relations:
@@ -154,8 +174,10 @@ class _Pipeline:
             ]
             if use is not None:
                 self.notes += use.notes
+            feeds = self.feeds.get(one.name[-1], [])
+            before = next((w for w, called in self.apart.items() if called == one.name[-1]), ())
             self.declarations.append(
-                declare_table(one, _subject(one), place, use, self.feeds.get(one.name[-1], []))
+                declare_table(one, _subject(one), place, use, feeds, shared(before, self.apart))
             )
 
     def _use(self, one: TableStatement | FlowStatement, name: Name, query: Query) -> Use:
@@ -243,8 +265,28 @@ def _settled(one: Statement, apart: Mapping[Name, str]) -> Statement:
     return replace(one, target=settled(one.target))
 
 
+def without_live(name: Name) -> Name:
+    """A name without the word that older pipelines put before those of their own tables."""
+    return name[1:] if len(name) > 1 and name[0] == "live" else name
+
+
+def _refuse_one_alias(one: Statement, relations: Iterable[Relation]) -> None:
+    """Refuse tables that a SELECT would know by one name: their columns could not be told apart."""
+    seen: dict[str, Relation] = {}
+    for relation in relations:
+        other = seen.setdefault(relation.alias or "", relation)
+        if relation.alias is not None and other.name != relation.name:
+            raise one.source.refused(
+                _subject(one),
+                relation.start,
+                f"reads {'.'.join(other.name)} and {'.'.join(relation.name)} under one name",
+                f"give one of them another: {'.'.join(relation.name)} AS name",
+            )
+
+
 def _called(one: Statement, name: Name, offset: int, apart: Mapping[Name, str]) -> str | None:
     """The name in the graph of a table whose name others end in too; None for another."""
+    name = without_live(name)
     if several := may_mean(name, apart):
         raise one.source.refused(
             _subject(one),

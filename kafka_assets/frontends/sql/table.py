@@ -28,7 +28,12 @@ _WINDOW = ("event_time", "window", "window_column")
 
 
 def declare_table(
-    one: TableStatement, subject: str, place: Place, use: Use | None, feeds: list[Use]
+    one: TableStatement,
+    subject: str,
+    place: Place,
+    use: Use | None,
+    feeds: list[Use],
+    shares: str | None = None,
 ) -> Table:
     """Make the table of a statement.
 
@@ -38,6 +43,7 @@ def declare_table(
         place: Where it stands.
         use: Its SELECT; None for a table that flows feed.
         feeds: The SELECTs of flows that feed it.
+        shares: As in `Table`.
 
     Raises:
         DeclarationError: Something of it is wrong, or fits no table of this kind.
@@ -72,6 +78,7 @@ def declare_table(
             upstreams=() if use is None else use.function.upstreams,
             expectations=_expectations(one),
             reads=_reads(one, subject, said, use),
+            shares=shares,
             **said.own,
         )
 
