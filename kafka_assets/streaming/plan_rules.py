@@ -71,6 +71,7 @@ def refuse_result(node: Node, result: DataFrame, inputs: Mapping[str, DataFrame]
     """
     schema = result.schema
     _refuse_state(node, result)
+    _refuse_endless(node, result)
     _refuse_names(node, schema)
     _refuse_lost_source(node, schema, inputs)
     _refuse_missing(node, "keys=", node.table.keys, schema)
@@ -154,6 +155,28 @@ def varies(node: Node, result: DataFrame) -> bool:
     rules = [spec.Rule(e.name, e.action, e.rule, e.above) for e in node.table.expectations]
     looked_at = result.select("*", *[rule.broken().alias(f"_{i}") for i, rule in enumerate(rules)])
     return _VARIES.search(analyzed(node, looked_at)) is not None
+
+
+def _refuse_endless(node: Node, result: DataFrame) -> None:
+    """An aggregate whose rows are only appended has to know when a group is complete."""
+    table = node.table
+    plain = table.kind == "streaming_table" and not table.keys and not node.decodes
+    if not plain or len(node.inputs) != 1 or node.inputs[0].read == "static":
+        return
+    if "_source" in result.columns or {"topic", "partition", "offset"} <= set(result.columns):
+        # Rows of one record each: to ask Spark for the plan takes time.
+        return
+    plan = analyzed(node, result)
+    ends = operator_in(plan, {"EventTimeWatermark": "withWatermark"})
+    if operator_in(plan, {r"Aggregate\b": "groupBy"}) and not ends:
+        raise plan_error(
+            node,
+            "it aggregates a stream without a watermark: no group is ever complete, so no row "
+            "would come",
+            "name the columns that it groups by in keys=, and its rows are updated; or call "
+            "withWatermark and group by a window of that column; or make it a windowed_table or "
+            "a materialized_view",
+        )
 
 
 def operator_in(plan: str, operators: Mapping[str, str]) -> str | None:

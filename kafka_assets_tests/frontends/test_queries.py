@@ -9,7 +9,7 @@ import pytest
 
 from kafka_assets.frontends.programs.placing import with_views
 from kafka_assets.frontends.programs.queries import Query, parsed
-from kafka_assets_tests.frontends.shown import edges, written
+from kafka_assets_tests.frontends.shown import START, edges, refused, written
 
 
 @pytest.mark.parametrize(
@@ -123,3 +123,24 @@ def test_a_name_of_with_as_of_the_table_that_it_reads_loses_no_edge(tmp_path: Pa
         'SELECT count(*) AS n FROM orders")\n',
     )
     assert edges(loaded) == {("t", "orders"), ("orders", "counted")}
+
+
+@pytest.mark.parametrize(
+    ("query", "what"),
+    [
+        ("SELECT window(at, '1 hour') AS h FROM STREAM(raw) WATERMARK at DELAY OF INTERVAL 1 HOUR "
+         "GROUP BY window(at, '1 hour')", "WATERMARK"),
+        ("SELECT key FROM LIVE.raw QUALIFY row_number() OVER (ORDER BY offset) = 1", "QUALIFY"),
+        ("SELECT value:a.b FROM LIVE.raw", "column:path"),
+    ],
+)  # fmt: skip
+def test_what_only_databricks_reads_in_a_query_is_refused_by_name(
+    tmp_path: Path, query: str, what: str
+) -> None:
+    text = START + (
+        "@dlt.table\n"
+        "def raw(): return spark.readStream.format('kafka').option('subscribe', 'x').load()\n"
+        "@dlt.table\n"
+        f'def t(): return spark.sql("{query}")\n'
+    )
+    assert refused(tmp_path, text) == [f"program.py:6: {what}: Spark's SQL has no such thing"]

@@ -15,6 +15,8 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from kafka_assets.frontends.sql.groups import GENERATES
+
 _INFIX = {
     "==": "=",
     "and": "AND",
@@ -35,11 +37,6 @@ _INFIX = {
 }
 _PART = re.compile(r"`((?:[^`]|``)+)`(?:\.|$)|([^`.]+)(?:\.|$)")
 _SIGNS = ("all", "and", "between", "else", "end", "exists", "in", "interval", "is", "like", "or")
-_GENERATES = re.compile(
-    r"\b(?:(?:pos|variant_)?explode|inline|stack|json_tuple)(?:_outer)?\b",
-    re.IGNORECASE,
-)
-"""Functions that make several rows of one."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -119,7 +116,7 @@ def selected(text: str) -> tuple[str | None, str | None]:
 
 def generates(column: Any) -> bool:
     """Whether a column, or a text of one, can make several rows of one."""
-    return _GENERATES.search(column if isinstance(column, str) else repr(column)) is not None
+    return GENERATES.search(column if isinstance(column, str) else repr(column)) is not None
 
 
 def is_session_window(column: Any) -> bool:

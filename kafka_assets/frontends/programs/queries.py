@@ -13,7 +13,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from kafka_assets.frontends.programs.columns import generates
+from kafka_assets.frontends.sql.groups import aggregates, groups, only_databricks
 from kafka_assets.frontends.sql.relations import own_name
 
 _FROM = re.compile(r"\b(?:FROM|JOIN)\s+(STREAM\b\s*\(?\s*)?([\w.`]+)", re.IGNORECASE)
@@ -28,11 +28,13 @@ class Query:
         groups: Names in its result of what it groups by; None when they are not known, or when a
             row that is corrected can vanish by what comes after.
         aggregates: Whether it aggregates, or something in it aggregates a stream.
+        foreign: What in it Spark's SQL does not have, and what to write in its place.
     """
 
     tables: dict[str, bool]
     groups: tuple[str, ...] | None = ()
     aggregates: bool = False
+    foreign: tuple[str, str] | None = None
 
 
 def parsed(text: str) -> Query | None:
@@ -49,11 +51,12 @@ def parsed(text: str) -> Query | None:
         name = ".".join(part.name for part in table.parts)
         if name and own_name(table) is None and table.find_ancestor(exp.Hint) is None:
             tables[name] = tables.get(name, False) or _streams(table)
+    foreign = only_databricks(query)
     if _aggregates_inside(query, any(tables.values())):
-        return Query(tables, None, True)
-    if not isinstance(query, exp.Select) or not _aggregates(query):
-        return Query(tables)
-    return Query(tables, _groups(query), True)
+        return Query(tables, None, True, foreign)
+    if not isinstance(query, exp.Select) or not aggregates(query):
+        return Query(tables, foreign=foreign)
+    return Query(tables, groups(query), True, foreign)
 
 
 def _aggregates_inside(query: exp.Query, marked: bool) -> bool:
@@ -65,7 +68,7 @@ def _aggregates_inside(query: exp.Query, marked: bool) -> bool:
             and whether they are is not to be seen here.
     """
     return any(
-        _aggregates(one) and (not marked or _reads_stream(one, []))
+        aggregates(one) and (not marked or _reads_stream(one, []))
         for one in query.find_all(exp.Select)
         if one is not query
     )
@@ -82,55 +85,6 @@ def _reads_stream(query: exp.Expr, seen: list[exp.Expr]) -> bool:
     return False
 
 
-def _aggregates(select: exp.Select) -> bool:
-    """Whether a SELECT brings rows together; what stands in brackets is another one."""
-    if select.args.get("group") is not None or select.args.get("having") is not None:
-        return True
-    calls = (call for one in select.expressions for call in one.find_all(exp.AggFunc))
-    return any(call.parent_select is select and not _over_window(call) for call in calls)
-
-
-def _over_window(call: exp.Expr) -> bool:
-    inner: exp.Expr = call
-    while isinstance(inner.parent, exp.IgnoreNulls | exp.RespectNulls | exp.Filter):
-        inner = inner.parent
-    return isinstance(inner.parent, exp.Window) and inner.parent.this is inner
-
-
-_AFTER = ("having", "qualify", "order", "sort", "limit", "offset", "distinct")
-"""Clauses by which a row can leave a result when it is corrected."""
-
-
-def _groups(select: exp.Select) -> tuple[str, ...] | None:
-    """The names in the result of what is grouped by; None when one is not selected."""
-    group, selected = select.args.get("group"), select.expressions
-    if any(select.args.get(word) for word in _AFTER) or any(map(_generates, selected)):
-        return None
-    if group is None:
-        return ()
-    if any(value for word, value in group.args.items() if word != "expressions"):
-        # ROLLUP, CUBE and the like make several rows of one key.
-        return None
-    return _names(selected, group.expressions)
-
-
-def _generates(selected: exp.Expr) -> bool:
-    return generates(selected.sql(dialect="databricks"))
-
-
-def _names(selected: list[exp.Expr], groups: list[exp.Expr]) -> tuple[str, ...] | None:
-    names: list[str] = []
-    for one in groups:
-        by_number = isinstance(one, exp.Literal) and one.is_int and int(one.name) <= len(selected)
-        group = selected[int(one.name) - 1].unalias() if by_number else one
-        plain = group.name if isinstance(group, exp.Column) else None
-        found = [
-            s.alias_or_name for s in selected if s.unalias() == group or s.alias_or_name == plain
-        ]
-        names.extend(found[:1] or [""])
-    return tuple(names) if names and all(names) else None
-
-
 def _by_words(text: str) -> Query | None:
     """What a query reads that only Spark's own parser knows: the names after FROM and JOIN."""
     if not re.match(r"\s*(SELECT|WITH|FROM)\b", text, re.IGNORECASE):
@@ -145,8 +99,11 @@ def _by_words(text: str) -> Query | None:
         # A name that WITH gives counts from the end of what it means.
         if not any(plain.lower() == name and end <= found.start() for name, end in given):
             tables[plain] = tables.get(plain, False) or bool(found[1])
-    aggregates = re.search(r"\bGROUP\s+BY\b", text, re.IGNORECASE) is not None
-    return Query(tables, None, aggregates)
+    grouped = re.search(r"\bGROUP\s+BY\b", text, re.IGNORECASE) is not None
+    foreign = None
+    if re.search(r"\bWATERMARK\b.*\bDELAY\s+OF\b", text, re.IGNORECASE | re.DOTALL):
+        foreign = ("WATERMARK", "call .withWatermark(...) on the frame, and query that")
+    return Query(tables, None, grouped, foreign)
 
 
 def _closing(text: str, start: int) -> int:

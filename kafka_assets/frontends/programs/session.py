@@ -58,6 +58,10 @@ class Spark:
             return self._command(text)
         place = self._by.registry.place()
         refuse_unknown(self._by.registry, "a query", [text, args, named])
+        if query.foreign is not None:
+            what, fix = query.foreign
+            self._by.registry.problem(f"{what}: Spark's SQL has no such thing", fix, place)
+            return Nothing()
         views = self._by.traces[-1].views if self._by.traces else {}
         frames = {
             name: self._by.read(Source(name, "table", "stream" if streams else "static", place))

@@ -95,7 +95,9 @@ def load_files(
     names = frozenset(one.name[-1] for one in statements if one.name)
     tables = frozenset(one.name[-1] for one in statements if isinstance(one, TableStatement))
     outside = Outside(Sources({topic.topic: topic for topic in topics}), names, tables)
-    pipeline = _Pipeline(outside, apart, frozenset(known))
+    kept = [one for one in statements if isinstance(one, TableStatement)]
+    own = frozenset(one.name[-1] for one in kept if one.kind != "temporary_view")
+    pipeline = _Pipeline(outside, apart, frozenset(known), own)
     for one in statements:
         pipeline.read(one)
     for one in statements:
@@ -123,6 +125,7 @@ class _Pipeline:
     outside: Outside
     apart: Mapping[Name, str]
     topics: frozenset[str]
+    tables: frozenset[str]
     declarations: list[Declaration] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     queries: dict[int, Query] = field(default_factory=dict)
@@ -175,10 +178,14 @@ class _Pipeline:
             if use is not None:
                 self.notes += use.notes
             feeds = self.feeds.get(one.name[-1], [])
-            before = next((w for w, called in self.apart.items() if called == one.name[-1]), ())
-            self.declarations.append(
-                declare_table(one, _subject(one), place, use, feeds, shared(before, self.apart))
-            )
+            written = next((w for w, called in self.apart.items() if called == one.name[-1]), ())
+            shares = shared(written, self.apart)
+            made = declare_table(one, _subject(one), place, use, feeds, shares)
+            if made.keys and "kafka_assets.keys" not in one.properties:
+                said = "aggregates without a watermark: its rows are updated by "
+                said += ", ".join(made.keys)
+                self.notes.append(Note(place, f"{made.name!r} {said}"))
+            self.declarations.append(made)
 
     def _use(self, one: TableStatement | FlowStatement, name: Name, query: Query) -> Use:
         columns = _returned(one.columns) if isinstance(one, TableStatement) else ()
@@ -196,6 +203,7 @@ class _Pipeline:
             comment=one.comment,
             static=isinstance(one, TableStatement) and one.kind == "materialized_view",
             decodes=schema,
+            tables=self.tables,
         )
 
     def _flow(self, one: FlowStatement, place: Place) -> Flow:

@@ -14,6 +14,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from kafka_assets.errors import DeclarationError
+from kafka_assets.frontends.sql.groups import aggregates, groups, only_databricks
 from kafka_assets.frontends.sql.relations import Finder, Relation
 from kafka_assets.frontends.sql.statements import Select
 from kafka_assets.frontends.sql.text import DIALECT, Source
@@ -29,6 +30,8 @@ class Query:
         end: Where it ends.
         relations: What it reads, in order of appearance.
         aggregates: Whether rows are brought together.
+        groups: Names in the result of what they are brought together by; None when they are not
+            known, or when a row that is corrected can vanish by what comes after.
         code: The SELECT without comments and white space.
         timestamp_type: Whether it uses Spark's own name of a topic's column.
     """
@@ -38,6 +41,7 @@ class Query:
     end: int
     relations: tuple[Relation, ...]
     aggregates: bool
+    groups: tuple[str, ...] | None
     code: str = field(repr=False)
     timestamp_type: bool
 
@@ -59,6 +63,9 @@ def read_query(source: Source, subject: str, select: Select) -> Query:
         raise source.refused(
             subject, select.offset, "after AS stands no SELECT", "write AS SELECT ..."
         )
+    if (foreign := only_databricks(tree)) is not None:
+        what, fix = foreign
+        raise source.refused(subject, select.offset, f"{what}: Spark's SQL has no such thing", fix)
     finder = Finder(source, subject, tokens)
     for stream in tree.find_all(exp.Stream):
         finder.refuse_other_stream(stream)
@@ -69,6 +76,7 @@ def read_query(source: Source, subject: str, select: Select) -> Query:
         end=tokens[-1].end + 1,
         relations=tuple(found[start] for start in sorted(found)),
         aggregates=_aggregates(tree),
+        groups=_groups(tree),
         code=" ".join(_plain(token) for token in tokens),
         timestamp_type=any(token.text.lower() == "timestamptype" for token in tokens),
     )
@@ -123,3 +131,11 @@ def _aggregates(tree: exp.Query) -> bool:
         return True
     calls = tree.find_all(exp.AggFunc)
     return any(not isinstance(call.parent, exp.Window | exp.IgnoreNulls) for call in calls)
+
+
+def _groups(tree: exp.Query) -> tuple[str, ...] | None:
+    inside = any(aggregates(one) for one in tree.find_all(exp.Select) if one is not tree)
+    sessions = "session_window" in tree.sql(dialect="databricks").lower()
+    if inside or sessions or not isinstance(tree, exp.Select):
+        return None
+    return groups(tree)

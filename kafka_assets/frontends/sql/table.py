@@ -52,6 +52,8 @@ def declare_table(
     kind = _kind(one, subject, said)
     if use is None:
         _refuse_for_flows(one, subject, said)
+    elif kind == "streaming_table" and use.aggregates and "keys" not in said.own:
+        _add_keys(one, subject, said, use)
     common: Options = {**said.common}
     if use is not None and use.most is not None:
         if kind == "temporary_view" or "max_rows_per_batch" in common:
@@ -190,6 +192,28 @@ def _refuse_own(one: TableStatement, subject: str, said: Said) -> None:
             one.properties["kafka_assets.keys"].offset,
             "keys on a materialized view, which is computed whole",
             "use a STREAMING TABLE, or remove it",
+        )
+
+
+def _add_keys(one: TableStatement, subject: str, said: Said, use: Use) -> None:
+    """The columns by which an aggregate of a stream without an end is updated."""
+    drops = any(rule.action == "drop" for rule in one.constraints)
+    # With a watermark, which only a view in Python can have, windows of time come to an end.
+    may_end = not use.endless and "window(" in use.function.code.lower().replace(" (", "(")
+    if use.keys and not drops and not may_end:
+        said.own["keys"] = use.keys
+    elif use.endless:
+        why = (
+            "has no GROUP BY" if use.keys == () else "its rows cannot be known by what it groups by"
+        )
+        if use.keys and drops:
+            why = "a rule that drops rows would leave old ones of their group"
+        raise one.source.refused(
+            subject,
+            use.offset,
+            f"aggregates a stream that never ends, and {why}",
+            "make it a MATERIALIZED VIEW that reads without STREAM; or group by plain columns, and "
+            "select them",
         )
 
 

@@ -54,6 +54,9 @@ class Use:
         reads: Upstream -> how it is read, where that is not as a stream.
         source: Whether its rows come from a topic or files.
         aggregates: Whether rows are brought together.
+        keys: By which columns, where its rows are those of a stream without an end; None where
+            they are not known.
+        endless: It aggregates a stream that certainly has no watermark.
         most: Records of a micro-batch at most, where `read_kafka` says so.
         notes: What was taken differently.
         offset: Where the SELECT begins.
@@ -63,6 +66,8 @@ class Use:
     reads: Mapping[str, Read]
     source: bool
     aggregates: bool
+    keys: tuple[str, ...] | None
+    endless: bool
     most: int | None
     notes: tuple[Note, ...]
     offset: int
@@ -79,6 +84,7 @@ def use_of(
     comment: str | None,
     static: bool,
     decodes: bool,
+    tables: frozenset[str],
 ) -> Use:
     """Resolve the names of a SELECT.
 
@@ -92,6 +98,7 @@ def use_of(
         comment: The description.
         static: Everything is read as it is: a materialized view.
         decodes: The function gets a topic's records decoded.
+        tables: Names of tables, and of no views.
 
     Raises:
         DeclarationError: It reads nothing, or something in two ways.
@@ -120,6 +127,9 @@ def use_of(
                 "read it in one way; or read one of the two through a TEMPORARY VIEW",
             )
     upstreams = tuple(reads)
+    # SQL has no watermarks; a view in Python may have one.
+    streamed = [name for name, read in reads.items() if read == "stream"]
+    known = {*tables, *(sources.name_of(r) for r in relations if sources.has(r))}
     return Use(
         function=SqlFunction(
             name=name,
@@ -138,6 +148,8 @@ def use_of(
         reads={} if static else {name: read for name, read in reads.items() if read != "stream"},
         source=_begins_here(relations, sources),
         aggregates=query.aggregates,
+        keys=query.groups if streamed else (),
+        endless=bool(streamed) and query.aggregates and set(streamed) <= known,
         most=min((r.kafka.most for r in relations if r.kafka and r.kafka.most), default=None),
         notes=tuple(_notes(query, relations)),
         offset=query.offset,

@@ -49,10 +49,17 @@ def test_a_place_for_a_value_is_refused_wherever_it_stands(text: str) -> None:
     assert "stands where a value should" in str(refused(text))
 
 
+def test_what_only_databricks_reads_is_refused_by_name() -> None:
+    start = "CREATE STREAMING TABLE t AS SELECT"
+    assert "column:path: Spark's SQL has no" in str(refused(f"{start} a:b FROM STREAM x"))
+    ranked = f"{start} a FROM STREAM x QUALIFY row_number() OVER (PARTITION BY a ORDER BY b) = 1"
+    assert "QUALIFY: Spark's SQL has no" in str(refused(ranked))
+
+
 @pytest.mark.parametrize(
     "select",
     [
-        "a:b, offset:c, from_json(a, 'x INT'):x, s::int FROM STREAM x -- ${none} :none ?",
+        "from_json(a, 'x INT').x, s::int FROM STREAM x -- ${none} :none ?",
         "CAST(a AS STRUCT<b: INT, timestamp: STRING>) FROM STREAM x",
         "a RLIKE '^[?:]$' AND b = ' :c ' FROM /* ${none} */ STREAM x",
         "watermark, watermark.delay AS of FROM STREAM x WHERE watermark > 1",
