@@ -21,6 +21,8 @@ from kafka_assets.frontends.names import may_mean, meant, shared, told_apart
 from kafka_assets.frontends.notes import Note
 from kafka_assets.frontends.sql.outside import Outside, shown
 from kafka_assets.frontends.sql.parse import parse
+from kafka_assets.frontends.sql.parse_table import AUTO
+from kafka_assets.frontends.sql.properties import DATABRICKS
 from kafka_assets.frontends.sql.query import Query, read_query
 from kafka_assets.frontends.sql.relations import Relation
 from kafka_assets.frontends.sql.statements import (
@@ -29,6 +31,7 @@ from kafka_assets.frontends.sql.statements import (
     FlowStatement,
     Name,
     Statement,
+    TableKind,
     TableStatement,
 )
 from kafka_assets.frontends.sql.table import declare_table, refuse_batch_size, refuse_view_options
@@ -169,8 +172,10 @@ class _Pipeline:
             self.declarations.append(self._flow(one, place))
         else:
             query = self.queries.get(id(one))
+            one = self._kept(one, query)
             use = None if query is None else self._use(one, one.name, query)
             self._note_name(one, one.name)
+            self._note_unused(one)
             self.notes += [
                 Note(one.source.place(key.offset), f"{key.text} is not enforced")
                 for key in one.keys
@@ -186,6 +191,30 @@ class _Pipeline:
                 said += ", ".join(made.keys)
                 self.notes.append(Note(place, f"{made.name!r} {said}"))
             self.declarations.append(made)
+
+    def _kept(self, one: TableStatement, query: Query | None) -> TableStatement:
+        """A view whose rules keep or drop rows, as the private table that it has to be."""
+        if one.kind != "temporary_view" or not one.constraints:
+            return one
+        streams = query is not None and any(r.stream or r.kafka for r in query.relations)
+        text = f"the view {one.name[-1]!r} becomes a private table, because it has expectations"
+        self.notes.append(Note(one.source.place(one.offset), text))
+        kind: TableKind = "streaming_table" if streams else "materialized_view"
+        return replace(one, kind=kind, private=True)
+
+    def _note_unused(self, one: TableStatement) -> None:
+        """Note what means nothing outside of Databricks."""
+        for key, given in one.properties.items():
+            if key.startswith(DATABRICKS) and key != f"{DATABRICKS}reset.allowed":
+                text = f"the property {key!r} means nothing outside of Databricks"
+                self.notes.append(Note(one.source.place(given.offset), text))
+        if one.clustered_by == AUTO:
+            text = "CLUSTER BY AUTO: nobody chooses columns here; CLUSTER BY (a, b) names them"
+            self.notes.append(Note(one.source.place(one.offset), text))
+        for rule in one.constraints:
+            if rule.name != rule.written.lower():
+                text = f"the expectation {rule.written!r} is named {rule.name!r}"
+                self.notes.append(Note(one.source.place(rule.offset), text))
 
     def _use(self, one: TableStatement | FlowStatement, name: Name, query: Query) -> Use:
         columns = _returned(one.columns) if isinstance(one, TableStatement) else ()

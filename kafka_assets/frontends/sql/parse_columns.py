@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from sqlglot import exp
@@ -86,7 +87,11 @@ def _constraint(cursor: Cursor, constraints: list[Constraint], keys: list[Key]) 
             action = "fail"
         else:
             raise cursor.unexpected("DROP ROW or FAIL UPDATE")
-    constraints.append(Constraint(written.lower(), written, condition, action, offset))
+    name = written.lower()
+    if action is not None:
+        # Named as a check of Dagster is; Databricks takes any text.
+        name = re.sub(r"[^a-z0-9_]+", "_", name).strip("_") or name
+    constraints.append(Constraint(name, written, condition, action, offset))
 
 
 def _key(cursor: Cursor) -> Key:

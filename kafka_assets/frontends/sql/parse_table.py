@@ -10,6 +10,9 @@ from sqlglot.tokenizer_core import TokenType
 from kafka_assets.frontends.sql.statements import Property
 from kafka_assets.frontends.sql.text import Cursor
 
+AUTO = ("AUTO",)
+"""Databricks chooses the columns by how a table is read."""
+
 
 def clause(cursor: Cursor, said: dict[str, Any]) -> None:
     """Read one clause into the attributes of `TableStatement` that it says.
@@ -48,6 +51,10 @@ def _names(cursor: Cursor) -> tuple[str, ...]:
             f"{cursor.word().upper()} is no list of columns", "name the columns: (a, b)"
         )
     return cursor.listed("a column's name")
+
+
+def _clustered(cursor: Cursor) -> tuple[str, ...]:
+    return AUTO if cursor.takes("AUTO") else _names(cursor)
 
 
 def _properties(cursor: Cursor) -> dict[str, Property]:
@@ -98,6 +105,6 @@ _CLAUSES: dict[str, tuple[str, Callable[[Cursor], Any]]] = {
     "COMMENT": ("comment", _comment),
     "TBLPROPERTIES": ("properties", _properties),
     "PARTITIONED BY": ("partitioned_by", _names),
-    "CLUSTER BY": ("clustered_by", _names),
+    "CLUSTER BY": ("clustered_by", _clustered),
     "USING": ("using", _using),
 }

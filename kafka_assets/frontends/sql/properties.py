@@ -90,6 +90,10 @@ _OWN: dict[str, Callable[[str], Any]] = {
 _WORDS = ("layer", *_COMMON, *_OWN)
 
 
+DATABRICKS = "pipelines."
+"""What properties begin with that are for Databricks' own engine, but pipelines.reset.allowed."""
+
+
 def said_by(statement: TableStatement, subject: str) -> Said:
     """Sort the properties of a table.
 
@@ -112,13 +116,9 @@ def said_by(statement: TableStatement, subject: str) -> Said:
             _ours(statement, subject, key, one, said)
         elif key == "pipelines.reset.allowed":
             said.common["reset_allowed"] = _converted(statement, subject, key, one, _flag)
-        elif key.startswith("pipelines."):
-            raise statement.source.refused(
-                subject,
-                one.offset,
-                f"the property {key!r} means nothing outside of Databricks",
-                "remove it; of pipelines.* there is pipelines.reset.allowed",
-            )
+        elif key.startswith(DATABRICKS):
+            # Noted where the table is declared: it means nothing elsewhere.
+            continue
         else:
             others[key] = one.value
     if others:

@@ -16,6 +16,8 @@ _ALWAYS = {
     "includeheaders": ("true", "headers are always there"),
 }
 """Options of Spark's source that have one value here, with the reason."""
+_BROKERS = "kafka."
+"""What the options begin with that are the broker's: the settings say them."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,14 @@ class KafkaRead:
         servers: The brokers that are named, if any.
         most: Records of a micro-batch at most.
         offset: Where it stands.
+        notes: What it says otherwise than it is done.
     """
 
     topic: str
     servers: str | None
     most: int | None
     offset: int
+    notes: tuple[str, ...] = ()
 
 
 def kafka_read(source: Source, subject: str, call: exp.Expr, offset: int) -> KafkaRead:
@@ -48,15 +52,19 @@ def kafka_read(source: Source, subject: str, call: exp.Expr, offset: int) -> Kaf
     given = _arguments(call, refused)
     servers = given.pop("bootstrapservers", None)
     topic, most = given.pop("subscribe", None), given.pop("maxoffsetspertrigger", None)
+    notes: list[str] = []
     for name, value in given.items():
         allowed, why = _ALWAYS.get(name, (None, None))
-        if allowed is None:
+        if name.startswith(_BROKERS):
+            # Its value may be a password.
+            notes.append(f"read_kafka's {name} is not used: KAFKA_ASSETS_KAFKA__... says it")
+        elif allowed is None:
             raise refused(
                 f"the option {name} cannot be kept",
                 "set what the broker needs in KAFKA_ASSETS_KAFKA__..., and remove it here",
             )
-        if value.lower() != allowed:
-            raise refused(f"{name} => '{value}': {why}", f"remove it, or write '{allowed}'")
+        elif value.lower() != allowed:
+            notes.append(f"read_kafka's {name} is always '{allowed}': {why}")
     if topic is None or "," in topic:
         raise refused(
             f"subscribe => '{topic}' names several topics" if topic else "names no topic",
@@ -65,7 +73,7 @@ def kafka_read(source: Source, subject: str, call: exp.Expr, offset: int) -> Kaf
         )
     if most is not None and not (most.isdecimal() and int(most)):
         raise refused(f"maxOffsetsPerTrigger => {most} is no number", "write a whole number")
-    return KafkaRead(topic, servers, None if most is None else int(most), offset)
+    return KafkaRead(topic, servers, None if most is None else int(most), offset, tuple(notes))
 
 
 def _arguments(call: exp.Expr, refused: Callable[[str, str], DeclarationError]) -> dict[str, str]:

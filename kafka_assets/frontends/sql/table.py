@@ -19,6 +19,7 @@ from kafka_assets.declarations.model import (
 )
 from kafka_assets.declarations.places import written_at
 from kafka_assets.declarations.tables import WINDOW
+from kafka_assets.frontends.sql.parse_table import AUTO
 from kafka_assets.frontends.sql.properties import Said, said_by
 from kafka_assets.frontends.sql.statements import Constraint, TableStatement
 from kafka_assets.frontends.sql.text import Source
@@ -64,7 +65,7 @@ def declare_table(
         common["comment"] = one.comment
     if one.partitioned_by:
         common["partition_by"] = one.partitioned_by
-    if one.clustered_by:
+    if one.clustered_by and one.clustered_by != AUTO:
         common["cluster_by"] = one.clustered_by
     if one.private:
         common["private"] = True
@@ -109,13 +110,6 @@ def refuse_view_options(one: TableStatement) -> None:
     if one.kind != "temporary_view":
         return
     subject = f"view {one.name[-1]!r}"
-    for rule in one.constraints:
-        raise one.source.refused(
-            subject,
-            rule.offset,
-            f"has the {_word(rule)} {rule.name!r}, and no rows of its own to keep or drop",
-            f"put the {_word(rule)} on the tables that read the view",
-        )
     for column in one.columns:
         raise one.source.refused(
             subject,

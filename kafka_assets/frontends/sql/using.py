@@ -228,6 +228,8 @@ def _notes(query: Query, relations: tuple[Relation, ...]) -> list[Note]:
                     servers,
                 )
             )
+        if relation.kafka is not None:
+            found += [Note(place, text) for text in relation.kafka.notes]
         if relation.stream and not given.stream:
             name = "read_kafka" if relation.files is None else "read_files"
             found.append(Note(place, f"{name} is read as a stream: STREAM {name}(...)"))

@@ -49,7 +49,6 @@ def test_an_error_names_file_line_and_column_and_shows_the_text() -> None:
         ("CREATE STREAMING TABLE t LOCATION '/x'", "the clause LOCATION does not exist here"),
         ("CREATE STREAMING TABLE t SCHEDULE EVERY 1 HOUR", "the clause SCHEDULE does not exist"),
         ("CREATE STREAMING TABLE t USING PARQUET", "USING PARQUET: every table is Delta"),
-        ("CREATE STREAMING TABLE t CLUSTER BY AUTO", "AUTO is no list of columns"),
         ("CREATE STREAMING TABLE t (CONSTRAINT p EXPECT (a > 1", "this bracket is not closed"),
         ("CREATE STREAMING TABLE t FLOW INSERT", "stands where AUTO CDC should"),
         ("CREATE STREAMING TABLE My-Table AS SELECT 1", "the clause - does not exist here"),
@@ -119,7 +118,6 @@ def test_columns_and_constraints_that_cannot_be_kept_are_refused(columns: str, w
         ),
         ("'kafka_assets.reads.x' = 'twice'", "does not fit what the SELECT reads"),
         ("'kafka_assets.reads.y' = 'changes'", "does not fit what the SELECT reads"),
-        ("'pipelines.autoOptimize.zOrderCols' = 'a'", "means nothing outside of Databricks"),
         ("'a' = 'b', 'a' = 'c'", "the property 'a' is given twice"),
         ("'a' = current_date()", "stands where the value of 'a' should"),
     ],
@@ -172,10 +170,6 @@ def test_properties_that_mean_nothing_are_refused(properties: str, what: str) ->
         ("STREAM read_kafka(subscribe => 'a,b')", "subscribe => 'a,b' names several topics"),
         ("STREAM read_kafka(subscribe => 'a b')", "is no legal Kafka topic name"),
         ("STREAM read_kafka(subscribe => concat('a'))", "subscribe is no plain value"),
-        (
-            "STREAM read_kafka(subscribe => 'a', startingOffsets => 'latest')",
-            "startingoffsets => 'latest': a table has all that the topic holds",
-        ),
     ],
 )
 def test_what_nothing_here_can_read_is_refused(relation: str, what: str) -> None:
@@ -204,7 +198,6 @@ def test_a_stream_in_a_materialized_view_is_refused() -> None:
 @pytest.mark.parametrize(
     ("view", "what"),
     [
-        ("(CONSTRAINT ok EXPECT (a > 0))", "put the expectation on the tables that read the view"),
         ("(a COMMENT 'x')", "a list of columns on a view"),
         ("TBLPROPERTIES ('a' = 'b')", "TBLPROPERTIES on a view"),
         ("PARTITIONED BY (a)", "PARTITIONED BY on a view"),
@@ -254,6 +247,6 @@ def test_options_of_a_function_do_not_fit_a_table_that_flows_feed() -> None:
 )
 def test_a_secret_in_a_refused_line_is_not_shown(option: str) -> None:
     error = str(refused(f"CREATE STREAMING TABLE t AS SELECT * FROM STREAM read_kafka({option})"))
-    assert "cannot be kept" in error
+    assert "names no topic" in error
     assert "hunter2" not in error
     assert "****" in error

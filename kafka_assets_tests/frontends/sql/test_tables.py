@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 import kafka_assets as ka
+from kafka_assets.declarations import Table
 from kafka_assets.options import JsonOptions
 from kafka_assets_tests.frontends.sql.helpers import declared, function_of, load, refused, table
 
@@ -371,3 +372,46 @@ def test_a_declaration_knows_file_line_and_column() -> None:
     made = table("\n  CREATE STREAMING TABLE t AS SELECT * FROM STREAM x")
     assert (made.place.line, made.place.column) == (2, 1)
     assert made.place.file.endswith("a.sql")
+
+
+FROM_DATABRICKS = """
+CREATE OR REFRESH STREAMING TABLE raw CLUSTER BY AUTO
+TBLPROPERTIES ('pipelines.autoOptimize.managed' = 'true', 'quality' = 'bronze')
+AS SELECT * FROM STREAM read_kafka(
+  bootstrapServers => 'b:9092', subscribe => 'x', startingOffsets => 'latest',
+  failOnDataLoss => false, `kafka.security.protocol` => 'SASL_SSL',
+  `kafka.sasl.jaas.config` => 'Module required password="hunter2";');
+
+CREATE TEMPORARY STREAMING LIVE VIEW checked (
+  CONSTRAINT `Valid id` EXPECT (key IS NOT NULL) ON VIOLATION DROP ROW
+) AS SELECT * FROM STREAM(LIVE.raw);
+
+CREATE LIVE VIEW sums (CONSTRAINT some EXPECT (n > 0)) AS
+SELECT count(*) AS n FROM LIVE.checked;
+"""
+
+
+def test_what_only_databricks_has_is_noted_and_the_program_taken_as_it_is() -> None:
+    found = load(FROM_DATABRICKS)
+    tables = {one.name: one for one in found.declarations if isinstance(one, Table)}
+    assert {name: one.kind for name, one in tables.items()} == {
+        "raw": "streaming_table",
+        "checked": "streaming_table",
+        "sums": "materialized_view",
+    }
+    assert [name for name, one in tables.items() if one.options.private] == ["checked", "sums"]
+    (rule,) = tables["checked"].expectations
+    assert (rule.name, rule.action) == ("valid_id", "drop")
+    noted = "\n".join(note.text for note in found.notes)
+    for said in (
+        "the property 'pipelines.autoOptimize.managed' means nothing outside of Databricks",
+        "CLUSTER BY AUTO: nobody chooses columns here",
+        "read_kafka's startingoffsets is always 'earliest'",
+        "read_kafka's failondataloss is always 'true'",
+        "read_kafka's kafka.security.protocol is not used",
+        "the view 'checked' becomes a private table",
+        "the view 'sums' becomes a private table",
+        "the expectation 'Valid id' is named 'valid_id'",
+    ):
+        assert said in noted
+    assert "hunter2" not in noted
