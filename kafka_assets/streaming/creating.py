@@ -93,7 +93,8 @@ def ensure_table(
         name: The table's name, for messages and its properties.
         properties: Recorded with the table.
         comment: Description.
-        options: How it is laid out; it counts when the table is made, and clustering also later.
+        options: How it is laid out. What is changed in it later is changed in the table, but the
+            partitions, which cannot be; what is declared no more stays.
 
     Returns:
         The table.
@@ -118,13 +119,42 @@ def ensure_table(
             fix=f"write partition_by= as it was, or kafka-assets reset {name} after moving the "
             "table's folder away",
         )
-    return _laid_out(session, _widen(session, existing, schema, name), options, name)
+    existing = _widen(session, existing, schema, name)
+    existing = _described(session, existing, properties, comment, options)
+    return _laid_out(session, existing, options, name)
 
 
 def set_property(session: SparkSession, path: str, name: str, value: str) -> None:
     """Set a table property; by SQL, which also writes tables with features of newer Deltas."""
     pair = f"{sql_text(name)} = {sql_text(value)}"
     session.sql(f"ALTER TABLE delta.`{_escaped(path)}` SET TBLPROPERTIES ({pair})")
+
+
+def _described(
+    session: SparkSession,
+    table: LakeTable,
+    properties: Mapping[str, str],
+    comment: str | None,
+    options: TableOptions,
+) -> LakeTable:
+    """Bring properties and comments up to what is declared."""
+    quoted = f"delta.`{_escaped(table.path)}`"
+    has = {name.lower(): value for name, value in table.properties.items()}
+    new = {name: value for name, value in properties.items() if has.get(name.lower()) != value}
+    changes = []
+    if new:
+        pairs = ", ".join(f"{sql_text(name)} = {sql_text(value)}" for name, value in new.items())
+        changes.append(f"ALTER TABLE {quoted} SET TBLPROPERTIES ({pairs})")
+    if comment is not None and comment != table.comment:
+        changes.append(f"COMMENT ON TABLE {quoted} IS {sql_text(comment)}")
+    changes += [
+        f"ALTER TABLE {quoted} ALTER COLUMN `{_escaped(column)}` COMMENT {sql_text(about)}"
+        for column, about in options.column_comments.items()
+        if table.column_comments.get(column) != about
+    ]
+    for change in changes:
+        session.sql(change)
+    return LakeTable.existing(table.path) if changes else table
 
 
 def _laid_out(

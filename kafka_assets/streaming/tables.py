@@ -88,6 +88,17 @@ class LakeTable:
         return StructType.fromJson(json.loads(self._log.schema().to_json()))
 
     @property
+    def comment(self) -> str | None:
+        """Its description."""
+        return self._log.metadata().description
+
+    @property
+    def column_comments(self) -> dict[str, str]:
+        """Column -> comment, for those that have one."""
+        found = {f.name: f.metadata.get("comment") for f in self._log.schema().fields}
+        return {name: str(about) for name, about in found.items() if about}
+
+    @property
     def columns(self) -> dict[str, str]:
         """Column name -> type, in Spark's words."""
         return {f.name: f.dataType.simpleString() for f in self.schema.fields}

@@ -63,6 +63,31 @@ def test_a_table_has_the_partitions_properties_and_comments_of_its_declaration(
     assert comments["value"] == "The event, as JSON."
 
 
+def test_changed_properties_and_comments_are_those_of_the_table_from_its_next_run(
+    spark: SparkSession, settings: Settings, topic: str
+) -> None:
+    first = raw(settings, topic, properties={"team": "data", "old": "1"}, comment="Before.")
+    run_table(first, spark, settings)
+    node = raw(
+        settings,
+        topic,
+        properties={"team": "it's ours", "delta.logRetentionDuration": "interval 90 days"},
+        comment='After `it`\'s "said".',
+        column_comments={"value": "The event's bytes."},
+    )
+    for _ in range(2):
+        assert run_table(node, spark, settings).batches == 0
+        table = LakeTable.existing(node.path)
+        assert table.properties["team"] == "it's ours"
+        assert table.properties["old"] == "1", "what is declared no more stays"
+        assert table.properties["delta.logRetentionDuration"] == "interval 90 days"
+        assert table.comment == 'After `it`\'s "said".'
+        assert table.column_comments["value"] == "The event's bytes."
+    version = table.version
+    run_table(node, spark, settings)
+    assert LakeTable.existing(node.path).version == version, "it was changed once"
+
+
 def test_clustering_is_set_when_the_table_is_made_and_changed_later(
     spark: SparkSession, settings: Settings, topic: str
 ) -> None:
