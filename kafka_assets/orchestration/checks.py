@@ -32,6 +32,8 @@ CONSERVATION = {
 }
 
 SEQUENCED = "changes_have_sequence"
+NEWEST = "newest"
+"""Metadata of an `expect_fresh`: the time of the newest event."""
 
 CONSEQUENCE = {
     "warn": "rows that break it are kept",
@@ -121,7 +123,7 @@ def check_results(node: Node, report: RunReport) -> Iterator[dg.AssetCheckResult
         # Where a fail rule had stopped a batch, there would be no report of it.
         yield _rule_result(node, rule, report.returned, put_up_with=rule.action == "fail")
     for found in report.table_rules:
-        yield _table_rule_result(node, found)
+        yield table_rule_result(node, found)
     equalities = {equality.name: equality for equality in report.conservation}
     for name in conservation_names(node):
         yield _conservation_result(node, name, equalities.get(name))
@@ -144,8 +146,11 @@ def _sequence_result(node: Node, changes: Changes, without: int) -> dg.AssetChec
     )
 
 
-def _table_rule_result(node: Node, found: TableRuleResult) -> dg.AssetCheckResult:
+def table_rule_result(node: Node, found: TableRuleResult) -> dg.AssetCheckResult:
+    """What an expectation on a table as a whole says."""
     metadata: dict[str, Any] = {} if found.found is None else {"found": found.found}
+    if found.newest is not None:
+        metadata[NEWEST] = dg.MetadataValue.timestamp(float(found.newest))
     if found.sample:
         metadata["sample"] = dg.MetadataValue.json([dict(row) for row in found.sample])
     return dg.AssetCheckResult(

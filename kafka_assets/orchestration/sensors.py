@@ -18,7 +18,7 @@ import dagster as dg
 
 from kafka_assets.errors import SourceError
 from kafka_assets.graph import Graph, Node
-from kafka_assets.orchestration import heartbeat, metadata
+from kafka_assets.orchestration import ageing, heartbeat, metadata
 from kafka_assets.orchestration.history import (
     Failures,
     Materialization,
@@ -150,6 +150,7 @@ def kafka_lag_sensor(
         idle = [] if done is None else _idle_tables(tick, verdicts, chains, failures)
         for node in idle:
             events += heartbeat.renewal(context.instance, node, last[table_key(node)])
+        events += ageing.grown_old(context.instance, graph.tables.values(), now)
         notes = [*problems, *(f"{name}: {v.why}" for name, v in verdicts.items())]
         return dg.SensorResult(
             run_requests=requests,

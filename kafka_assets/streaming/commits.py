@@ -94,7 +94,7 @@ def commit_of(entry: Mapping[str, Any]) -> Commit:
         measured=any(name in metrics for name in _MEASURES),
         appended=str(parameters.get("mode", parameters.get("outputMode"))).lower() == "append",
         restored=int(parameters["version"])
-        if str(parameters.get("version") or "").isdigit() and entry.get("operation") == "RESTORE"
+        if str(parameters.get("version")).isdigit() and entry.get("operation") == "RESTORE"
         else None,
     )
 

@@ -23,9 +23,11 @@ from kafka_assets.streaming.plan_records import RAW, Kept, marked, records_of, u
 from kafka_assets.streaming.plan_rules import (
     CHANGE_COLUMNS,
     may_be_alone,
+    may_be_endless,
     plan_error,
     reason,
     refuse_columns,
+    refuse_endless,
     refuse_result,
     varies,
     window_column,
@@ -132,6 +134,9 @@ def _plan(node: Node, session: SparkSession) -> Planned:
         inputs = {name: _decoded(node, name, frame) for name, frame in inputs.items()}
     result = _call(node, inputs)
     refuse_result(node, result, inputs)
+    if may_be_endless(node, result):
+        streams = node.frames(lambda up, how: _stream(_empty(node, up, how, session)))
+        refuse_endless(node, _call(node, streams))
     schema = unmarked(result.schema)
     if node.flow is None:
         refuse_columns(node, schema)
@@ -146,6 +151,14 @@ def _plan(node: Node, session: SparkSession) -> Planned:
         records_of(node, result, read, alone=alone),
         node.payload is not None and varies(node, result),
     )
+
+
+def _stream(like: DataFrame) -> DataFrame:
+    """A stream with the columns of a frame, which never starts."""
+    from pyspark.sql import functions as F
+
+    columns = [F.lit(None).cast(f.dataType).alias(f.name) for f in like.schema.fields]
+    return like.sparkSession.readStream.format("rate").load().select(*columns)
 
 
 def _together(node: Node, flows: list[Planned]) -> Planned:

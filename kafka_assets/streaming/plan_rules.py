@@ -54,6 +54,8 @@ STATEFUL = {
 SEVERAL = {**STATEFUL, r"(Join|Distinct|Intersect|Except)\b": "a join or a comparison of rows"}
 """The same with those that may put rows of the stream beside each other."""
 
+_AGGREGATES = {r"Aggregate\b": "groupBy"}
+
 KAFKA_SINK = ("key", "value", "headers", "partition")
 """Columns that a row for a Kafka topic may have."""
 
@@ -71,7 +73,6 @@ def refuse_result(node: Node, result: DataFrame, inputs: Mapping[str, DataFrame]
     """
     schema = result.schema
     _refuse_state(node, result)
-    _refuse_endless(node, result)
     _refuse_names(node, schema)
     _refuse_lost_source(node, schema, inputs)
     _refuse_missing(node, "keys=", node.table.keys, schema)
@@ -157,18 +158,31 @@ def varies(node: Node, result: DataFrame) -> bool:
     return _VARIES.search(analyzed(node, looked_at)) is not None
 
 
-def _refuse_endless(node: Node, result: DataFrame) -> None:
-    """An aggregate whose rows are only appended has to know when a group is complete."""
+def may_be_endless(node: Node, result: DataFrame) -> bool:
+    """Whether it may aggregate a stream of which no group is ever complete."""
     table = node.table
-    plain = table.kind == "streaming_table" and not table.keys and not node.decodes
-    if not plain or len(node.inputs) != 1 or node.inputs[0].read == "static":
-        return
+    appends = table.kind == "streaming_table" and not table.keys and not node.decodes
+    if not appends or len(node.inputs) != 1 or node.inputs[0].read == "static":
+        return False
     if "_source" in result.columns or {"topic", "partition", "offset"} <= set(result.columns):
         # Rows of one record each: to ask Spark for the plan takes time.
-        return
+        return False
+    return operator_in(analyzed(node, result), _AGGREGATES) is not None
+
+
+def refuse_endless(node: Node, result: DataFrame) -> None:
+    """Refuse an aggregate whose rows are only appended, and that has no watermark.
+
+    Args:
+        node: The table or flow.
+        result: What the function made of streams: Spark forgets watermarks of other frames.
+
+    Raises:
+        PlanError: Names the table, file, line and the fix.
+    """
     plan = analyzed(node, result)
-    ends = operator_in(plan, {"EventTimeWatermark": "withWatermark"})
-    if operator_in(plan, {r"Aggregate\b": "groupBy"}) and not ends:
+    watermark = {r"EventTimeWatermark": "withWatermark"}
+    if operator_in(plan, _AGGREGATES) and not operator_in(plan, watermark):
         raise plan_error(
             node,
             "it aggregates a stream without a watermark: no group is ever complete, so no row "

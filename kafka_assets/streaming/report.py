@@ -45,6 +45,7 @@ class TableRuleResult:
         sentence: What was found, for people.
         found: The figure that was compared; None where there is none.
         sample: A few values that break it.
+        newest: For the age of the newest event: its time, in seconds since 1970-01-01 UTC.
     """
 
     name: str
@@ -53,6 +54,7 @@ class TableRuleResult:
     sentence: str
     found: int | None = None
     sample: tuple[Mapping[str, str], ...] = ()
+    newest: int | None = None
 
 
 @dataclass(frozen=True)

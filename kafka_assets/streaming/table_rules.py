@@ -105,10 +105,22 @@ def _fresh(rule: TableExpectation, rows: DataFrame, lookups: Mapping[str, str]) 
     newest = seconds[0][0]
     if newest is None:
         return _kept(rule, f"There is no {column} yet.", None)
-    age = int(datetime.now(UTC).timestamp()) - int(newest)
+    return aged(rule, int(newest), datetime.now(UTC).timestamp())
+
+
+def aged(rule: TableExpectation, newest: int, now: float) -> TableRuleResult:
+    """What `expect_fresh` says of the newest event at some time; no run is needed to know it.
+
+    Args:
+        rule: The expectation.
+        newest: The time of the newest event, in seconds since 1970-01-01 UTC.
+        now: The present, likewise.
+    """
+    age = int(now) - newest
     limit = int(rule.within.total_seconds()) if rule.within is not None else 0
-    sentence = f"The newest {column} is {age} s old; expected at most {limit} s."
-    return TableRuleResult(rule.name, rule.blocking, age <= limit, sentence, age)
+    sentence = f"The newest {rule.columns[0]} is {age} s old; expected at most {limit} s."
+    holds = age <= limit
+    return TableRuleResult(rule.name, rule.blocking, holds, sentence, age, newest=newest)
 
 
 def _kept(rule: TableExpectation, sentence: str, found: int | None) -> TableRuleResult:

@@ -35,7 +35,8 @@ from kafka_assets.orchestration.build import graph_defs
 from kafka_assets.orchestration.names import AUTOMATION_SENSOR, LAG_SENSOR, STARTED_BY
 from kafka_assets.settings import Settings
 from kafka_assets.sources.kafka import TopicState
-from kafka_assets.streaming.report import Conservation, RuleResult, RunReport
+from kafka_assets.streaming.report import Conservation, RuleResult, RunReport, TableRuleResult
+from kafka_assets.streaming.table_rules import aged
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC).timestamp()
 
@@ -228,6 +229,12 @@ def report_of(
         "data_version": "id:2",
         "bytes_written": 100,
         "schema": {"amount": "bigint"},
+        "table_rules": tuple(
+            aged(r, int(START), START)
+            if r.rule == "fresh"
+            else TableRuleResult(r.name, r.blocking, True, "kept")
+            for r in node.table.table_expectations
+        ),
     }
     return RunReport(**{**given, **values})
 

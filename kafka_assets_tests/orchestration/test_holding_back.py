@@ -329,6 +329,32 @@ def test_what_a_clock_that_is_ahead_wrote_counts_when_its_time_has_come(built, l
     assert len(built.lag_tick()) == 1
 
 
+def test_events_that_get_too_old_fail_their_check_once_and_without_a_run():
+    topic = ka.kafka_topic("events")
+
+    @ka.streaming_table(layer="bronze")
+    @ka.expect_fresh("recent", "at", within=timedelta(hours=1))
+    def raw(events): ...
+
+    with Harness(module_of(topic, raw)) as harness:
+        harness.world.ends["events"] = [5]
+        harness.tick(seconds=15)
+        key = dg.AssetCheckKey(dg.AssetKey(["bronze", "raw"]), "recent")
+
+        def results() -> list[bool]:
+            storage = harness.instance.event_log_storage
+            found = storage.get_asset_check_execution_history(key, limit=9)
+            return [one.evaluation.passed for one in found]
+
+        harness.wait(minutes=50)
+        assert harness.lag_tick() == []
+        assert results() == [True]
+        harness.wait(minutes=20)
+        for _ in range(2):
+            assert harness.lag_tick() == []
+            assert results() == [False, True]
+
+
 def test_nothing_is_called_fresh_while_the_lake_cannot_be_read(built, lake, monkeypatch):
     def unreadable(*_: object) -> None:
         raise LakeError("gone")

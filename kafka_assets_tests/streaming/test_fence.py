@@ -233,7 +233,8 @@ def test_a_topic_made_anew_is_known_however_much_was_lost(
     bronze = Bronze(recreated.spark, settings, recreated.topic, like=recreated)
     if lost == "record":
         (bronze.checkpoint / RECORD).unlink()
-        repair(bronze.node, settings)
+        with pytest.raises(FenceRefused, match="deleted and made anew"):
+            repair(bronze.node, settings)
     if lost == "checkpoint":
         shutil.rmtree(bronze.checkpoint)
         with pytest.raises(OperationRefused, match="deleted and made anew since"):

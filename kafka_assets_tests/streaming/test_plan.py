@@ -221,3 +221,20 @@ def test_the_plan_of_a_graph_reports_every_table_that_is_wrong(
     wrong = [name for name, result in found.items() if isinstance(result, PlanError)]
     assert wrong == ["one", "two"]
     assert "after" not in found
+
+
+def test_an_aggregate_of_a_stream_says_when_its_groups_are_complete_or_how_rows_are_updated(
+    spark: SparkSession, offline: Settings
+) -> None:
+    def counted(clean: Any) -> Any:
+        return clean.groupBy("x").count()
+
+    def of_hours(clean: Any) -> Any:
+        late = clean.withWatermark("at", "1 hour")
+        return late.groupBy(F.window("at", "1 hour")).count()
+
+    table = ka.streaming_table(layer="gold")
+    assert "aggregates a stream without a watermark" in refused(spark, offline, table(counted))
+    updated = ka.streaming_table(layer="gold", keys="x")(counted)
+    assert planned(spark, offline, updated).schema.names == ["x", "count"]
+    assert planned(spark, offline, table(of_hours)).schema.names == ["window", "count"]
