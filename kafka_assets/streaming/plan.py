@@ -135,7 +135,12 @@ def _plan(node: Node, session: SparkSession) -> Planned:
     result = _call(node, inputs)
     refuse_result(node, result, inputs)
     if may_be_endless(node, result):
-        streams = node.frames(lambda up, how: _stream(_empty(node, up, how, session)))
+
+        def begun(upstream: Source, how: Read) -> DataFrame:
+            frame = _empty(node, upstream, how, session)
+            return frame if how == "static" else _stream(frame)
+
+        streams = node.frames(begun)
         refuse_endless(node, _call(node, streams))
     schema = unmarked(result.schema)
     if node.flow is None:

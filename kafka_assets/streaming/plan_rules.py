@@ -54,8 +54,6 @@ STATEFUL = {
 SEVERAL = {**STATEFUL, r"(Join|Distinct|Intersect|Except)\b": "a join or a comparison of rows"}
 """The same with those that may put rows of the stream beside each other."""
 
-_AGGREGATES = {r"Aggregate\b": "groupBy"}
-
 KAFKA_SINK = ("key", "value", "headers", "partition")
 """Columns that a row for a Kafka topic may have."""
 
@@ -162,12 +160,12 @@ def may_be_endless(node: Node, result: DataFrame) -> bool:
     """Whether it may aggregate a stream of which no group is ever complete."""
     table = node.table
     appends = table.kind == "streaming_table" and not table.keys and not node.decodes
-    if not appends or len(node.inputs) != 1 or node.inputs[0].read == "static":
+    if not appends or not node.streams:
         return False
     if "_source" in result.columns or {"topic", "partition", "offset"} <= set(result.columns):
         # Rows of one record each: to ask Spark for the plan takes time.
         return False
-    return operator_in(analyzed(node, result), _AGGREGATES) is not None
+    return operator_in(analyzed(node, result), {r"Aggregate\b": "groupBy"}) is not None
 
 
 def refuse_endless(node: Node, result: DataFrame) -> None:
@@ -181,8 +179,9 @@ def refuse_endless(node: Node, result: DataFrame) -> None:
         PlanError: Names the table, file, line and the fix.
     """
     plan = analyzed(node, result)
-    watermark = {r"EventTimeWatermark": "withWatermark"}
-    if operator_in(plan, _AGGREGATES) and not operator_in(plan, watermark):
+    # What a stream comes through has this sign; a table that is looked up may be aggregated.
+    endless = operator_in(plan, {r"~Aggregate\b": "groupBy"})
+    if endless and not operator_in(plan, {r"~EventTimeWatermark": "withWatermark"}):
         raise plan_error(
             node,
             "it aggregates a stream without a watermark: no group is ever complete, so no row "
