@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from kafka_assets.graph import Graph, build_graph
+from kafka_assets.options import JsonOptions
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.run import run_graph
 from kafka_assets_tests.helpers import create_topic, produce
@@ -91,6 +92,18 @@ def test_the_examples_run(spark: SparkSession, settings: Settings) -> None:
     assert reports["alerts"].kept == 2
     assert (rows("coupon", "code", "off"), reports["coupon"].dead) == ([("a", 1)], 1)
     assert all(rule.holds for rule in reports["balance"].table_rules)
+
+
+def test_the_pipeline_in_the_readme_is_one(tmp_path: Path) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text("utf-8"), re.M | re.S)
+    pipeline, choices = [block for block in blocks if "def test_" not in block]
+    chosen = f"{choices}def chosen(tracker_bronze):\n    return tracker_bronze\n"
+    module = ModuleType("readme")
+    exec(compile(f"{pipeline}\n{chosen}", str(README), "exec"), module.__dict__)
+    (tmp_path / "orders.ddl").write_text("id STRING", encoding="utf-8")
+    graph = build_graph([module], Settings(lake=str(tmp_path), schemas=tmp_path))
+    assert set(graph.tables) == {"tracker_bronze", "chosen", "tracker_silver", "tracker_hourly"}
+    assert graph.tables["chosen"].table.json == JsonOptions()
 
 
 @pytest.mark.verify

@@ -369,4 +369,28 @@ def test_a_file_of_sql_is_taken_in_by_the_same_word(tmp_path: Path) -> None:
 
 def test_options_that_a_file_of_sql_does_not_take_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DeclarationError, match="are for programs in Python"):
-        ka.program(tmp_path / "tables.sql", layers={"a": "gold"})
+        ka.program(tmp_path / "tables.sql", conf={"a": "b"})
+    (tmp_path / "tables.sql").write_text("CREATE STREAMING TABLE t AS SELECT * FROM STREAM(x);")
+    with pytest.raises(DeclarationError, match="layers= names u, which it does not declare"):
+        ka.program(tmp_path / "tables.sql", layers={"u": "gold"})
+
+
+def test_a_file_of_sql_takes_other_layers_and_tables_of_others(tmp_path: Path) -> None:
+    (tmp_path / "tables.sql").write_text(
+        "CREATE STREAMING TABLE t AS SELECT * FROM STREAM(main.crm.people);"
+        "CREATE MATERIALIZED VIEW customers AS SELECT * FROM main.crm.customers JOIN t;"
+        "CREATE MATERIALIZED VIEW shown AS SELECT * FROM customers;"
+    )
+    loaded = ka.program(
+        tmp_path / "tables.sql",
+        layers={"t": "bronze"},
+        tables={"main.crm.people": "people", "main.crm.customers": "crm_customers"},
+    )
+    assert edges(loaded) == {
+        ("people", "t"),
+        ("crm_customers", "customers"),
+        ("t", "customers"),
+        ("customers", "shown"),
+    }
+    assert loaded.tables["t"].layer == "bronze"
+    assert loaded.borrowed == ("people", "crm_customers")

@@ -75,6 +75,40 @@ def test_a_program_with_one_name_in_several_schemas_runs_unchanged(
     assert program.rows("audit", "id") == [("1",)]
 
 
+def test_a_medallion_program_in_sql_runs_unchanged(spark: SparkSession, settings: Settings) -> None:
+    program = Run(spark, settings, "sql_medallion.sql")
+
+    def order(number: int, amount: float, country: str | None) -> dict[str, object]:
+        return {"order_id": f"o{number}", "customer_id": "c", "amount": amount, "country": country}
+
+    program.produce("shop-orders-sql", order(1, 5, "FR"), order(2, -1, "FR"), order(3, 2, None))
+    program.run()
+    program.produce("shop-orders-sql", order(4, 10, "FR"))
+    program.run()
+    assert program.rows("shop_orders_clean", "order_id") == [("o1",), ("o3",), ("o4",)]
+    assert program.rows("shop_orders_by_country", "country", "orders", "revenue") == [
+        ("FR", 2, 15.0),
+        (None, 1, 2.0),
+    ]
+    assert program.rows("shop_best_customers", "customer_id", "spent") == [("c", 17.0)]
+
+
+def test_changes_in_sql_run_unchanged(spark: SparkSession, settings: Settings) -> None:
+    program = Run(spark, settings, "sql_cdc.sql")
+
+    def change(id: str | None, city: str, seq: int, operation: str = "UPDATE") -> dict[str, object]:
+        return {"id": id, "name": "n", "city": city, "seq": seq, "operation": operation}
+
+    program.produce("customers-sql", change("a", "Rome", 2), change("a", "Oslo", 1))
+    program.produce("customers-sql", change("b", "Bonn", 1), change(None, "x", 9))
+    program.run()
+    program.produce("customers-sql", change("b", "", 2, "DELETE"))
+    program.run()
+    assert program.rows("cdc_silver_customers", "id", "city") == [("a", "Rome")]
+    found = program.rows("customer_states", "id", "city", "__START_AT", "__END_AT")
+    assert found[:2] == [("a", "Oslo", 1, 2), ("a", "Rome", 2, None)]
+
+
 def test_flows_of_a_spark_pipeline_run_unchanged(spark: SparkSession, settings: Settings) -> None:
     program = Run(spark, settings, "sdp_archive_sink.py")
     program.produce("app-events", {"n": 1})

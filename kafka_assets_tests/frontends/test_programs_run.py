@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 
-from kafka_assets.frontends.programs import load_program
+import kafka_assets as ka
 from kafka_assets.graph import Graph, build_graph
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.run import run_graph
@@ -29,7 +29,7 @@ class Run:
 
     def __init__(self, spark: SparkSession, settings: Settings, program: str, **options: Any):
         self.spark, self.settings = spark, settings
-        loaded = load_program(PROGRAMS / program, **options)
+        loaded = ka.program(PROGRAMS / program, **options)
         self.graph: Graph = build_graph([loaded.as_module()], settings)
 
     def produce(self, topic: str, *values: dict[str, Any]) -> None:

@@ -14,7 +14,6 @@ import pytest
 
 from kafka_assets_tests.reliability import windows
 from kafka_assets_tests.reliability.siege import SEED, Siege
-from kafka_assets_tests.reliability.windows import WINDOWS
 from kafka_assets_tests.reliability.workers import GROUP, JVM, PYTHON
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
@@ -30,23 +29,32 @@ AIMED = (
     (windows.CHECKPOINT, "raw", GROUP),
 )
 RANDOM_KILLS = 16
+MOST_KILLS = 24
+AIMS = 2
+"""A kill that came too late for its window is aimed once more."""
 TRIES = 3
 """A kill may come too late for its window on a busy machine; so often it is aimed again."""
-RECOVER_EVERY = 8
+RECOVER_AFTER = 8
 """So many kills follow each other before a run to the end; most meet a run that recovers."""
 
 
 def test_a_kill_at_any_window_loses_and_doubles_nothing(siege: Siege) -> None:
     assert siege.recover().exact
-    for number, (window, table, part) in enumerate(AIMED, 1):
-        kill = siege.strike(window, table, part)
-        print(kill)
-        whole = number % RECOVER_EVERY == 0
-        verdict = siege.recover() if whole else siege.glance()
-        assert verdict.exact if whole else verdict.sound, f"after {kill}: {verdict}"
-    seen = {kill.seen for kill in siege.kills}
+    missed: tuple[tuple[str, str, str], ...] = AIMED
+    for _ in range(AIMS):
+        for window, table, part in missed:
+            kill = siege.strike(window, table, part)
+            print(kill)
+            verdict = siege.glance()
+            assert verdict.sound, f"after {kill}: {verdict}"
+        verdict = siege.recover()
+        assert verdict.exact, f"after {kill}: {verdict}"
+        seen = {kill.seen for kill in siege.kills}
+        missed = tuple(one for one in AIMED if one[0] not in seen)
+        if not missed:
+            break
     # The machine may be busy, and a kill come late; most windows have to be hit all the same.
-    assert len(seen & set(WINDOWS)) >= 5, [str(kill) for kill in siege.kills]
+    assert len(missed) <= 2, [str(kill) for kill in siege.kills]
     unnamed = [k for k in siege.kills if re.search("no answer|unnamed", k.answer or "")]
     assert not unnamed, [str(kill) for kill in unnamed]
 
@@ -56,14 +64,22 @@ def test_kills_at_random_moments_lose_and_double_nothing(siege: Siege) -> None:
     siege.ledger.transact(10, 20, aborted_percent=30)
     siege.ledger.send_dead(3)
     assert siege.recover("raw", "clean", "hourly").exact
-    for number in range(1, RANDOM_KILLS + 1):
+    before = len(siege.kills)
+    for number in range(1, MOST_KILLS + 1):
         part = (GROUP, JVM, PYTHON)[number % 3]
-        whole = number % RECOVER_EVERY == 0
+        whole = number == RECOVER_AFTER
         tables = ("raw", "clean", "hourly") if number % 3 == 0 else ("raw", "clean")
         kill = siege.strike_after(chance.random(), part, tables)
         print(kill)
         verdict = siege.recover("raw", "clean", "hourly") if whole else siege.glance()
         assert verdict.exact if whole else verdict.sound, f"after {kill}: {verdict}"
+        # One that came when the run was over already is none.
+        hits = [one for one in siege.kills[before:] if one.seen != windows.NOT_BEGUN]
+        if len(hits) == RANDOM_KILLS:
+            break
+    verdict = siege.recover("raw", "clean", "hourly")
+    assert verdict.exact, f"after {kill}: {verdict}"
+    assert len(hits) == RANDOM_KILLS, [str(kill) for kill in siege.kills]
 
 
 def test_rules_that_change_between_crash_and_retry_move_no_row_twice(siege: Siege) -> None:

@@ -19,6 +19,7 @@ CORE = ("test_run.py::test_events_reach_silver_gold_and_the_dead_letters",)
 MORE = (
     "test_run.py::test_a_broken_fail_rule_commits_nothing_of_its_batch",
     "test_changes.py::test_readers_of_the_change_feed_get_each_change_once",
+    "test_run.py::test_rules_report_how_many_rows_broke_them_and_the_first",
     "test_run.py::test_a_second_run_without_new_data_changes_nothing",
     "test_run.py::test_a_late_row_corrects_its_window_and_no_other",
     "test_run.py::test_a_batch_that_reached_the_table_is_not_written_again",

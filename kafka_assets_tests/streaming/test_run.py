@@ -77,9 +77,16 @@ def test_no_code_is_compiled_anew_for_a_batch_like_those_before(
     assert compiled[-1] == compiled[-2]
 
 
+def even() -> Any:
+    """A rule may be a function that returns a Column, called where the batch is."""
+    return F.col("x") % 2 == 0
+
+
 def test_rules_report_how_many_rows_broke_them_and_the_first(pipeline: Pipeline) -> None:
+    pipeline.graph = pipeline.graph_with(ka.expect("even", even))
     pipeline.produce(event("a", 1), event("b", 500), event("c", -1), event("d", 600))
-    positive, small = pipeline.run("raw", "clean")["clean"].rules
+    by_function, positive, small = pipeline.run("raw", "clean")["clean"].rules
+    assert (by_function.name, by_function.rule, by_function.broken) == ("even", "even()", 2)
     assert (positive.name, positive.action, positive.broken) == ("positive", "drop", 1)
     assert (small.name, small.action, small.broken) == ("small", "warn", 2)
     assert positive.first is not None

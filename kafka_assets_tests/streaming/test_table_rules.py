@@ -73,14 +73,17 @@ def test_a_fail_rule_puts_up_with_what_its_threshold_says_and_no_more(
 
     @ka.streaming_table(layer="silver", schema="event.ddl")
     @ka.expect_or_fail("mostly_positive", "x > 0", above=0.5)
+    @ka.expect_or_fail("few_sevens", "x <> 7", above=1)
     def clean(web: Any) -> Any:
         return web
 
     node = graph_of(settings, web, clean).tables["clean"]
-    send("web", ("a", -1), ("b", 2))
+    send("web", ("a", -1), ("b", 7))
     report = run_table(node, spark, settings)
-    assert (report.kept, report.rules[0].broken) == (2, 1)
-    send("web", ("c", -1), ("d", -1), ("e", 1))
-    with pytest.raises(ExpectationFailed, match="mostly_positive: 2 of 3 rows"):
+    assert (report.kept, [rule.broken for rule in report.rules]) == (2, [1, 1])
+    send("web", ("c", -1), ("d", -1), ("e", -1), ("f", 7), ("g", 7))
+    with pytest.raises(ExpectationFailed) as failed:
         run_table(node, spark, settings)
+    assert "mostly_positive: 3 of 5 rows" in failed.value.what
+    assert "few_sevens: 2 of 5 rows" in failed.value.what
     assert ids(node.path) == ["a", "b"]

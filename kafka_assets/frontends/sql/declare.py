@@ -73,6 +73,7 @@ def load_files(
     *,
     called: Mapping[str, str] | None = None,
     others: Iterable[Name] = (),
+    borrowed: Mapping[str, str] | None = None,
 ) -> Loaded:
     """The declarations of SQL files.
 
@@ -82,6 +83,7 @@ def load_files(
             read.
         called: What tables that share the last part of their names are called by the author.
         others: Names of tables that are declared beside these files.
+        borrowed: Tables that they read and others declare -> name in the graph.
 
     Returns:
         Declarations, and notes on what was taken differently than it is written.
@@ -93,14 +95,16 @@ def load_files(
     statements = [one for path in paths for one in parse(Source.read(path))]
     written = [one.name for one in statements if isinstance(one, TableStatement)]
     apart = told_apart([*map(without_live, [*written, *others])], called)
+    # What others declare is known by its whole name, and by no other.
+    theirs = {tuple(name.lower().split(".")): one for name, one in (borrowed or {}).items()}
     known = {topic.name for topic in topics}
-    statements = [_settled(one, apart) for one in statements]
+    statements = [_settled(one, apart, theirs) for one in statements]
     names = frozenset(one.name[-1] for one in statements if one.name)
     tables = frozenset(one.name[-1] for one in statements if isinstance(one, TableStatement))
     outside = Outside(Sources({topic.topic: topic for topic in topics}), names, tables)
     kept = [one for one in statements if isinstance(one, TableStatement)]
     own = frozenset(one.name[-1] for one in kept if one.kind != "temporary_view")
-    pipeline = _Pipeline(outside, apart, frozenset(known), own)
+    pipeline = _Pipeline(outside, apart, theirs, frozenset(known), own)
     for one in statements:
         pipeline.read(one)
     for one in statements:
@@ -127,6 +131,7 @@ class _Pipeline:
 
     outside: Outside
     apart: Mapping[Name, str]
+    borrowed: Mapping[Name, str]
     topics: frozenset[str]
     tables: frozenset[str]
     declarations: list[Declaration] = field(default_factory=list)
@@ -145,18 +150,21 @@ class _Pipeline:
         if one.select is None:
             return
         query = read_query(one.source, _subject(one), one.select)
-        relations = [
-            # A name of a topic alone means that.
-            r
-            if r.name[1:] == () and r.name[:1] and r.name[0] in self.topics
-            else replace(r, called=_called(one, r.name, r.start, self.apart))
-            for r in query.relations
-        ]
+        relations = [replace(r, called=self._called(one, r)) for r in query.relations]
         _refuse_one_alias(one, relations)
         query = replace(query, relations=tuple(relations))
         self.queries[id(one)] = query
         for relation in query.relations:
             self.outside.take(one.source, _subject(one), relation)
+
+    def _called(self, one: Statement, relation: Relation) -> str | None:
+        """The name in the graph of what is read, where that is not the last part of its own."""
+        if relation.name in self.borrowed:
+            return self.borrowed[relation.name]
+        if len(relation.name) == 1 and relation.name[0] in self.topics:
+            # A name of a topic alone means that.
+            return None
+        return _called(one, relation.name, relation.start, self.apart)
 
     def feed(self, one: FlowStatement) -> None:
         """Know what feeds a table, when all topics are known."""
@@ -288,7 +296,7 @@ class _Pipeline:
             self.notes.append(Note(place, f"{written} is the table {name[-1]}: {NO_CATALOG}"))
 
 
-def _settled(one: Statement, apart: Mapping[Name, str]) -> Statement:
+def _settled(one: Statement, apart: Mapping[Name, str], borrowed: Mapping[Name, str]) -> Statement:
     """A statement whose names of tables end as in the graph."""
 
     def settled(name: Name) -> Name:
@@ -298,7 +306,9 @@ def _settled(one: Statement, apart: Mapping[Name, str]) -> Statement:
     if isinstance(one, TableStatement):
         return replace(one, name=settled(one.name))
     if isinstance(one, ChangesStatement):
-        return replace(one, target=settled(one.target), upstream=settled(one.upstream))
+        theirs = borrowed.get(one.upstream)
+        upstream = settled(one.upstream) if theirs is None else (*one.upstream[:-1], theirs)
+        return replace(one, target=settled(one.target), upstream=upstream)
     return replace(one, target=settled(one.target))
 
 
