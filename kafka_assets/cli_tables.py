@@ -5,7 +5,6 @@ A part of the command line: options and output only. What they do is in `operati
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Mapping
@@ -100,7 +99,7 @@ def show_letters(
     found = letters.find(letters.table_of(graph, table), wanted)
     newest = found[::-1][:limit]
     if as_json:
-        print(json.dumps([_as_dict(letter) for letter in newest], default=_plain, indent=2))
+        print(json.dumps([letter.as_json() for letter in newest], indent=2))
         return
     for letter in newest:
         _print_letter(letter)
@@ -344,16 +343,6 @@ def offset_range(text: str | None) -> tuple[int, int] | None:
     if found is None:
         raise typer.BadParameter(f"--offsets {text!r} is neither 17 nor 17-40")
     return int(found[1]), int(found[2] or found[1])
-
-
-def _as_dict(letter: Letter) -> dict[str, Any]:
-    return {**letter.values, "status": letter.status, "decided": letter.decided}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return {"base64": base64.b64encode(value).decode(), "text": value.decode(errors="replace")}
-    return str(value)
 
 
 def _print_letter(letter: Letter) -> None:

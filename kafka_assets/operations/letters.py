@@ -7,7 +7,9 @@ are only added; the newest row of a letter counts. How letters are written is
 
 from __future__ import annotations
 
+import base64
 import getpass
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -148,10 +150,22 @@ class Letter:
         raised = str(self.values["reason"]).startswith("the function raised: ")
         return (RAISED,) if raised else (UNDECODABLE,)
 
+    def as_json(self) -> dict[str, Any]:
+        """All of it as JSON has it; bytes as base64, and as text."""
+        whole = {**self.values, "status": self.status, "decided": dict(self.decided)}
+        plain: dict[str, Any] = json.loads(json.dumps(whole, default=_plain))
+        return plain
+
     @property
     def at(self) -> tuple[str | None, int | None, int | None]:
         """Topic, partition and offset of its record."""
         return (self.values["topic"], self.values["partition"], self.values["offset"])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"base64": base64.b64encode(value).decode(), "text": value.decode(errors="replace")}
+    return str(value)
 
 
 def find(node: Node, wanted: Filter | None = None) -> list[Letter]:

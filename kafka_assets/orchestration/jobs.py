@@ -63,6 +63,13 @@ class Which(dg.Config):
         )
 
 
+class Show(Which):
+    """Which dead letters to show whole."""
+
+    closed: bool = Field(default=False, description="Also replayed and discarded ones.")
+    limit: int = Field(default=20, ge=1, le=200, description="At most so many, newest first.")
+
+
 class Replay(Which):
     """Which dead letters to try again."""
 
@@ -104,7 +111,16 @@ def operation_jobs(graph: Graph, settings: Settings) -> list[dg.JobDefinition]:
         graph: The tables.
         settings: The lake and the broker.
     """
+    ops = _on_letters(graph, settings) | _on_tables(graph, settings)
+    return [
+        dg.GraphDefinition(name, node_defs=[op]).to_job(
+            description=op.description, executor_def=dg.in_process_executor
+        )
+        for name, op in ops.items()
+    ]
 
+
+def _on_letters(graph: Graph, settings: Settings) -> dict[str, dg.OpDefinition]:
     @dg.op(description="Show dead letters on the page of their asset.")
     def list_dead_letters(context: dg.OpExecutionContext, config: Which) -> None:
         node = _node(graph, config.table)
@@ -119,6 +135,19 @@ def operation_jobs(graph: Graph, settings: Settings) -> list[dg.JobDefinition]:
             dead_letters_key(node),
             open=len(found),
             letters=dg.MetadataValue.md("\n".join(lines)),
+        )
+
+    @dg.op(description="Show dead letters whole: raw bytes, reason, and what became of them.")
+    def show_dead_letters(context: dg.OpExecutionContext, config: Show) -> None:
+        node = _node(graph, config.table)
+        statuses = letters.STATUSES if config.closed else letters.OPEN
+        found = _tried(letters.find, node, config.filter(statuses))[::-1]
+        shown = [letter.as_json() for letter in found[: config.limit]]
+        _observe(
+            context,
+            dead_letters_key(node),
+            found=len(found),
+            letters=dg.MetadataValue.json(shown),
         )
 
     @dg.op(description="Try dead letters again with today's code; exactly once.")
@@ -162,6 +191,15 @@ def operation_jobs(graph: Graph, settings: Settings) -> list[dg.JobDefinition]:
         )
         _observe(context, dead_letters_key(node), discarded=count, reason=config.because)
 
+    return {
+        "dead_letters_list": list_dead_letters,
+        "dead_letters_show": show_dead_letters,
+        "dead_letters_replay": replay_dead_letters,
+        "dead_letters_discard": discard_dead_letters,
+    }
+
+
+def _on_tables(graph: Graph, settings: Settings) -> dict[str, dg.OpDefinition]:
     @dg.op(description="Repair a checkpoint where that loses and doubles nothing.")
     def repair_checkpoint(context: dg.OpExecutionContext, config: Repair) -> None:
         node = _node(graph, config.table)
@@ -208,20 +246,11 @@ def operation_jobs(graph: Graph, settings: Settings) -> list[dg.JobDefinition]:
         for name in report.tables:
             _materialized(context, graph.tables[name], anew=True, reset=report.phrase or "no loss")
 
-    executor = dg.in_process_executor
-    return [
-        dg.GraphDefinition(name, node_defs=[op]).to_job(
-            description=op.description, executor_def=executor
-        )
-        for name, op in {
-            "dead_letters_list": list_dead_letters,
-            "dead_letters_replay": replay_dead_letters,
-            "dead_letters_discard": discard_dead_letters,
-            "repair": repair_checkpoint,
-            "accept_loss": accept_lost_records,
-            "reset": reset_tables,
-        }.items()
-    ]
+    return {
+        "repair": repair_checkpoint,
+        "accept_loss": accept_lost_records,
+        "reset": reset_tables,
+    }
 
 
 def _node(graph: Graph, name: str) -> Node:

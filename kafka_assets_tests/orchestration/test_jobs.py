@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -47,10 +48,16 @@ def test_dead_letters_are_listed_replayed_and_discarded_by_jobs(
             return observation(instance, "dlq", "clean")
 
         assert job("dead_letters_list")["open"] == 2
+        shown = job("dead_letters_show", limit=1)
+        assert shown["found"] == 2
+        assert shown["letters"][0]["value"]["text"] in ("no json", json.dumps(event("b", -1)))
         replayed = job("dead_letters_replay", rule="positive")
         assert (replayed["tried"], replayed["still_dead"]) == (1, 1)
         assert job("dead_letters_discard", because="a test")["discarded"] == 2
         assert job("dead_letters_list")["open"] == 0
+        (closed, *_) = job("dead_letters_show", closed=True)["letters"]
+        assert (closed["status"], closed["decided"]["reason"]) == ("discarded", "a test")
+        assert closed["decided"]["run_id"]
 
 
 def test_a_reset_by_a_job_makes_all_of_the_topic_lag(
