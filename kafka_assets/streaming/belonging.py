@@ -17,18 +17,25 @@ from kafka_assets.streaming.checkpoint import RECORD, Checkpoint
 from kafka_assets.streaming.tables import LakeTable
 
 
-def record_of(node: Node, table: LakeTable, topics: Mapping[str, TopicState]) -> dict[str, Any]:
+def letters_of(node: Node) -> LakeTable | None:
+    """The dead letters of a table; None where it has none."""
+    return LakeTable.open(node.dead_letters_path) if node.may_have_dead_letters else None
+
+
+def record_of(
+    node: Node, table: LakeTable, letters: LakeTable | None, topics: Mapping[str, TopicState]
+) -> dict[str, Any]:
     """What a checkpoint belongs to, kept beside it.
 
     Args:
         node: The table or flow.
         table: The table as it lies in the lake.
+        letters: Its dead letters.
         topics: State of the topics that it reads.
 
     Returns:
         `table_id`, `flow`, `letters_id` and `sources`; None for what there is none of.
     """
-    letters = LakeTable.open(node.dead_letters_path) if node.may_have_dead_letters else None
     return {
         "table_id": table.table_id,
         "flow": None if node.flow is None else node.flow.name,

@@ -15,7 +15,12 @@ from kafka_assets.errors import FenceRefused
 from kafka_assets.graph import Files, Node
 from kafka_assets.sources import files
 from kafka_assets.sources.kafka import TopicState
-from kafka_assets.streaming.belonging import complete_record, record_of, refuse_others
+from kafka_assets.streaming.belonging import (
+    complete_record,
+    letters_of,
+    record_of,
+    refuse_others,
+)
 from kafka_assets.streaming.checkpoint import Checkpoint
 from kafka_assets.streaming.commits import Commit
 from kafka_assets.streaming.dead_letters import letters_app_id
@@ -68,8 +73,8 @@ def check(node: Node, table: LakeTable, topics: Mapping[str, TopicState]) -> Pos
         ) from None
     _refuse_expiring_transactions(node, table)
     _refuse_lost_checkpoint(node, table, checkpoint)
-    letters = LakeTable.open(node.dead_letters_path) if node.may_have_dead_letters else None
-    record = record_of(node, table, topics)
+    letters = letters_of(node)
+    record = record_of(node, table, letters, topics)
     sources = record["sources"]
     if checkpoint.query_id is None:
         checkpoint.write_record(record)

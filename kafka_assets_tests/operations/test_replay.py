@@ -253,6 +253,7 @@ def test_letters_of_a_table_that_looks_things_up_elsewhere_are_replayed(pipeline
     assert pipeline.rows("sized", "id") == [("a",), ("c",)]
 
 
+@pytest.mark.verify
 def test_letters_of_a_table_that_looks_into_files_are_replayed(
     pipeline: Pipeline, tmp_path: Path
 ) -> None:

@@ -148,6 +148,7 @@ def with_flows(pipeline: Pipeline, rule: str, *names: str) -> Graph:
     return graph_of(pipeline.settings, events, table, *[flow(name=n)(as_it_is) for n in names])
 
 
+@pytest.mark.verify
 def test_letters_of_a_flow_whose_checkpoint_was_repaired_go_through_the_flow_of_their_topic(
     spark: SparkSession, settings: Settings, topic_name: str
 ) -> None:

@@ -65,6 +65,7 @@ def test_of_two_processes_one_is_told_who_holds_the_table(pair: Pair) -> None:
     assert refused, "the two never met; nothing was tested"
 
 
+@pytest.mark.verify
 def test_a_frozen_run_still_holds_its_table(pair: Pair) -> None:
     quick, slow = pair.overtake(AFTER_OFFSETS, "clean")
     assert quick.startswith("failed LeaseHeld"), quick

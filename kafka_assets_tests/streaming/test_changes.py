@@ -254,6 +254,7 @@ def people(records):
     ]
 
 
+@pytest.mark.verify
 def test_maps_are_equal_when_their_entries_are_in_whatever_order(
     spark: SparkSession, settings: Settings
 ) -> None:

@@ -65,6 +65,7 @@ def test_views_follow_a_table_that_is_written_without_spark_and_a_view_that_beca
     assert [report.batches for report in run_graph(graph, spark, settings).values()] == [0, 0]
 
 
+@pytest.mark.verify
 def test_a_change_feed_that_was_switched_on_later_begins_with_the_rows_of_then(
     spark: SparkSession, settings: Settings
 ) -> None:

@@ -244,6 +244,7 @@ def test_a_function_that_looks_at_each_row_by_itself_may_be_given_its_batches_on
     assert alone == {"raw": True, "looks_up": False}
 
 
+@pytest.mark.verify
 def test_rows_that_name_no_record_are_kept_beside_one_that_raises(
     spark: SparkSession, settings: Settings, topic_name: str, tmp_path: Path
 ) -> None:

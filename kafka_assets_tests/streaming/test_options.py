@@ -180,6 +180,7 @@ def test_a_batch_takes_no_more_rows_than_it_may(
     assert (report.batches, report.kept) == (2, 4)
 
 
+@pytest.mark.verify
 def test_a_table_that_holds_its_batch_in_memory_takes_a_backlog_in_several(
     spark: SparkSession, settings: Settings, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,6 +247,7 @@ def test_a_setting_that_spark_refuses_leaves_the_session_as_it_was(
     assert spark.conf.get(name, None) == before
 
 
+@pytest.mark.verify
 def test_few_rows_are_interpreted_many_are_compiled_and_who_chose_is_left_alone(
     spark: SparkSession,
     settings: Settings,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from deltalake import DeltaTable
 from pyspark.sql import functions as F
 
@@ -146,6 +147,7 @@ def test_a_table_of_another_code_location_is_an_upstream(
     assert ids(here.tables["clean"].path) == ["a", "b"]
 
 
+@pytest.mark.verify
 def test_changes_and_windows_are_read_through_a_view_as_well(
     spark: SparkSession, settings: Settings, two_topics: tuple[Any, Any, Send]
 ) -> None:
