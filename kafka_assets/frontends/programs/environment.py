@@ -14,10 +14,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from kafka_assets.frontends.programs.databricks import Dbutils, show_nothing
 from kafka_assets.frontends.programs.execution import Execution
 from kafka_assets.frontends.programs.recording import Recorded
 from kafka_assets.frontends.programs.words import module_of
@@ -58,6 +60,7 @@ def _modules(by: Execution) -> Iterator[None]:
     pyspark: Any = parent
 
     shims = {name: module_of(by, name) for name in ("dlt", "pyspark.pipelines")}
+    shims |= _of_notebooks(by)
     before = {name: sys.modules.get(name) for name in shims}
     attribute = getattr(pyspark, "pipelines", None)
     sys.modules.update(shims)
@@ -74,6 +77,20 @@ def _modules(by: Execution) -> Iterator[None]:
             del pyspark.pipelines
         else:
             pyspark.pipelines = attribute
+
+
+def _of_notebooks(by: Execution) -> dict[str, ModuleType]:
+    """Modules from which programs import what notebooks have without importing it."""
+    runtime, utils = ModuleType("databricks.sdk.runtime"), ModuleType("pyspark.dbutils")
+    has = {"spark": by.spark, "dbutils": Dbutils(by), "display": show_nothing}
+    vars(runtime).update(has)
+    vars(utils)["DBUtils"] = lambda *_: Dbutils(by)
+    shims = {one.__name__: one for one in (runtime, utils)}
+    if find_spec("databricks") is None:
+        for name in ("databricks", "databricks.sdk"):
+            shims[name] = ModuleType(name)
+            shims[name].__path__ = []
+    return shims
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from kafka_assets.frontends.names import Parts
 from kafka_assets.frontends.programs.databricks import Dbutils, show_nothing
 from kafka_assets.frontends.programs.environment import around
 from kafka_assets.frontends.programs.execution import Execution, Running
+from kafka_assets.frontends.programs.recording import Untraceable
 from kafka_assets.frontends.programs.registry import Function, Registry, short, snake
 from kafka_assets.frontends.programs.session import Spark
 from kafka_assets.frontends.programs.source import RUN, Unit, notebook, units_of
@@ -166,6 +167,13 @@ def _execute(by: Execution, unit: Unit, names: dict[str, Any]) -> None:
     except ModuleNotFoundError as error:
         fix = "install it in this environment, or put it beside the program"
         by.registry.problem(str(error), fix, line_of(by.registry, error))
+    except Untraceable as error:
+        by.registry.problem(
+            f"at its top the program wants rows: {error}",
+            "read rows inside a table's function; write rules in the program, in a module that it "
+            "imports, or in a pipeline module with ka.rules_from",
+            line_of(by.registry, error),
+        )
     except Exception as error:
         by.registry.problem(f"{type(error).__name__}: {error}", fix, line_of(by.registry, error))
 
