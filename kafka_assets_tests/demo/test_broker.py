@@ -166,7 +166,13 @@ def test_stop_leaves_no_process_and_may_be_repeated(tmp_path: Path):
     assert broker.pid is None
 
 
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "terminated"])
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(signal.SIGKILL, id="killed"),
+        pytest.param(signal.SIGTERM, id="terminated", marks=pytest.mark.verify),
+    ],
+)
 def test_the_broker_ends_with_its_owner_and_the_next_start_waits_for_it(
     tmp_path: Path, end: signal.Signals
 ):

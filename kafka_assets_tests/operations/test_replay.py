@@ -233,6 +233,7 @@ def test_letters_of_a_table_that_is_being_written_are_left_alone(pipeline: Pipel
         again(pipeline)
 
 
+@pytest.mark.verify
 def test_letters_of_a_table_that_looks_things_up_elsewhere_are_replayed(pipeline: Pipeline) -> None:
     def looking_up(rule: str) -> Graph:
         @ka.streaming_table(layer="gold", reads={"raw": "static"})

@@ -111,6 +111,7 @@ def test_a_table_of_two_flows_is_filled_by_both_again_and_goes_on(
     assert (loss.rows, loss.why) == (3, f"{web}/0 now begins at 1; {app}/0 now begins at 2")
 
 
+@pytest.mark.verify
 def test_a_flow_that_runs_once_runs_again_after_a_reset_and_only_then(bronze: Bronze) -> None:
     events = ka.kafka_topic(bronze.topic, name="events")
 

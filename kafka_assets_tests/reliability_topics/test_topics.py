@@ -97,7 +97,7 @@ def test_a_topic_made_anew_is_refused_whether_shorter_or_longer_than_what_was_re
     chain.send(*[b"new"] * length)
     error = refused(chain)
     assert error.state == "source_recreated"
-    assert "table 'raw': its upstream 'events' was deleted and made anew" in error.what
+    assert f"table 'raw': its upstream {chain.topic!r} was deleted and made anew" in error.what
     assert chain.rows("raw", "value") == [(b"a",), (b"b",), (b"c",)]
 
 

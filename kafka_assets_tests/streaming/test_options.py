@@ -88,6 +88,7 @@ def test_changed_properties_and_comments_are_those_of_the_table_from_its_next_ru
     assert LakeTable.existing(node.path).version == version, "it was changed once"
 
 
+@pytest.mark.verify
 def test_clustering_is_set_when_the_table_is_made_and_changed_later(
     spark: SparkSession, settings: Settings, topic: str
 ) -> None:
