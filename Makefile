@@ -26,7 +26,7 @@ demo: quick ## broker, sample events, tables and the Dagster UI on this machine;
 	@.venv/bin/kafka-assets demo $(ARGS)
 
 test: setup ## every test except the long ones; ARGS="-k name"
-	@$(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not verify and not browser" $(ARGS)
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not verify and not browser" $(ARGS)
 
 check: setup ## format, lint, types, import contracts, plan, tests without a JVM: under a minute
 	@$(MAKE) -j2 $(GROUPED) --no-print-directory check-source check-plan

@@ -137,7 +137,10 @@ def _described(
     comment: str | None,
     options: TableOptions,
 ) -> LakeTable:
-    """Bring properties and comments up to what is declared."""
+    """Bring properties and comments up to what is declared; of a table that was made here."""
+    if "kafka_assets.table" not in table.properties:
+        # A sink may be somebody else's table.
+        return table
     quoted = f"delta.`{_escaped(table.path)}`"
     has = {name.lower(): value for name, value in table.properties.items()}
     new = {name: value for name, value in properties.items() if has.get(name.lower()) != value}

@@ -99,6 +99,7 @@ def test_a_view_has_the_dead_letters_of_its_last_computation(
     assert rows_of(node) == []
 
 
+@pytest.mark.verify
 def test_a_decision_holds_while_its_row_comes_out_the_same_and_breaks_the_same_rules(
     spark: SparkSession, settings: Settings
 ) -> None:

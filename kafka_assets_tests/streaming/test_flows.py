@@ -111,6 +111,7 @@ def test_dead_letters_of_a_flow_are_replayed_through_that_flow_once(
     assert replay(node, spark, settings).tried == 0
 
 
+@pytest.mark.verify
 def test_lost_records_of_one_flow_are_accepted_and_the_others_go_on(
     spark: SparkSession, settings: Settings, two_topics: tuple[Any, Any, Send]
 ) -> None:

@@ -138,6 +138,7 @@ def hundredth(column: str) -> Any:
     return 100 / F.col(column)
 
 
+@pytest.mark.verify
 def test_a_row_on_which_a_function_without_a_schema_raises_becomes_a_dead_letter_too(
     pipeline: Pipeline,
 ) -> None:

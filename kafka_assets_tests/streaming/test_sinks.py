@@ -7,9 +7,10 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F
 
 import kafka_assets as ka
@@ -74,7 +75,10 @@ def records(settings: Settings, topic: str) -> list[tuple[bytes | None, Any]]:
 def test_rows_go_to_a_topic_and_to_a_delta_table_outside_of_the_lake(
     spark: SparkSession, settings: Settings, topic_name: str, tmp_path: Path
 ) -> None:
-    graph = sinks(settings, topic_name, tmp_path / "elsewhere")
+    elsewhere = tmp_path / "elsewhere"
+    columns = pa.schema([("id", pa.string()), ("x", pa.int32())])
+    write_deltalake(elsewhere, columns.empty_table(), configuration={"owner": "them"})
+    graph = sinks(settings, topic_name, elsewhere)
     produce(settings.kafka.bootstrap_servers, topic_name, ['{"id": "a", "x": 1}'])
     first = run_graph(graph, spark, settings)
     assert (first["out"].kept, first["elsewhere"].kept) == (1, 1)
@@ -85,8 +89,9 @@ def test_rows_go_to_a_topic_and_to_a_delta_table_outside_of_the_lake(
         (b"a", {"id": "a", "x": 1}),
         (b"b", {"id": "b", "x": 2}),
     ]
-    there = DeltaTable(str(tmp_path / "elsewhere")).to_pyarrow_table().to_pylist()
+    there = DeltaTable(elsewhere).to_pyarrow_table().to_pylist()
     assert sorted((row["id"], row["x"]) for row in there) == [("a", 1), ("b", 2)]
+    assert DeltaTable(elsewhere).metadata().configuration == {"owner": "them"}
 
 
 def test_a_batch_that_a_topic_has_is_not_sent_again_when_only_its_commit_is_missing(
