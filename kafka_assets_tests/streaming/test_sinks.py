@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Schema
 from pyspark.sql import functions as F
 
 import kafka_assets as ka
@@ -76,8 +76,9 @@ def test_rows_go_to_a_topic_and_to_a_delta_table_outside_of_the_lake(
     spark: SparkSession, settings: Settings, topic_name: str, tmp_path: Path
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
-    columns = pa.schema([("id", pa.string()), ("x", pa.int32())])
-    write_deltalake(elsewhere, columns.empty_table(), configuration={"owner": "them"})
+    columns = Schema.from_arrow(pa.schema([("id", pa.string()), ("x", pa.int32())]))
+    theirs = {"owner": "them"}
+    DeltaTable.create(elsewhere, columns, configuration=dict(theirs), raise_if_key_not_exists=False)
     graph = sinks(settings, topic_name, elsewhere)
     produce(settings.kafka.bootstrap_servers, topic_name, ['{"id": "a", "x": 1}'])
     first = run_graph(graph, spark, settings)
@@ -91,7 +92,9 @@ def test_rows_go_to_a_topic_and_to_a_delta_table_outside_of_the_lake(
     ]
     there = DeltaTable(elsewhere).to_pyarrow_table().to_pylist()
     assert sorted((row["id"], row["x"]) for row in there) == [("a", 1), ("b", 2)]
-    assert DeltaTable(elsewhere).metadata().configuration == {"owner": "them"}
+    # All that is written down there is that a flow has begun.
+    found = DeltaTable(elsewhere).metadata().configuration
+    assert found == {**theirs, "kafka_assets.flow.to_delta": "true"}
 
 
 def test_a_batch_that_a_topic_has_is_not_sent_again_when_only_its_commit_is_missing(
