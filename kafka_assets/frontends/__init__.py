@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kafka_assets.declarations import Flow, Table, Topic
-from kafka_assets.declarations.places import check_layer, declared
+from kafka_assets.declarations import Topic
 from kafka_assets.errors import DeclarationError
 
 __all__ = ["program"]
@@ -68,7 +66,9 @@ def program(
                 "conf= and schemas= are for programs in Python",
                 fix="write values and schema => '...' in the .sql file",
             )
-        return _sql(file, topics, names, tables, layers or {})
+        from kafka_assets.frontends.programs.sql_file import load_sql_file
+
+        return load_sql_file(file, layers=layers, tables=tables, topics=topics, names=names)
     from kafka_assets.frontends.programs import load_program
 
     return load_program(
@@ -80,37 +80,3 @@ def program(
         schemas=schemas,
         names=names,
     )
-
-
-def _sql(
-    file: Path,
-    topics: Sequence[Topic],
-    names: Mapping[str, str] | None,
-    tables: Mapping[str, str] | None,
-    layers: Mapping[str, str],
-) -> Any:
-    from kafka_assets.frontends.programs.loaded import LoadedProgram
-    from kafka_assets.frontends.sql import load_files
-
-    found = load_files([file], topics, called=names, borrowed=tables)
-    known = {one.name for one in found.declarations if isinstance(one, Table)}
-    if unknown := layers.keys() - known:
-        raise DeclarationError(
-            f"program {file.name!r}",
-            str(file),
-            f"layers= names {', '.join(sorted(unknown))}, which it does not declare",
-            fix=f"use one of {', '.join(sorted(known)) or '(none)'}",
-        )
-    placed = [
-        replace(one, layer=layers[one.name])
-        if isinstance(one, Table) and one.name in layers
-        else one
-        for one in found.declarations
-    ]
-    for one in placed:
-        if isinstance(one, Table):
-            check_layer(f"table {one.name!r}", one.place, one.layer)
-    made = tuple(declared(one) for one in placed)
-    read = {up for one in made if isinstance(one, Table | Flow) for up in one.upstreams}
-    borrowed = tuple(name for name in dict.fromkeys((tables or {}).values()) if name in read)
-    return LoadedProgram(str(file), made, found.notes, borrowed)

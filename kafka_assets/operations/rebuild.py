@@ -22,7 +22,7 @@ from kafka_assets.operations.losses import (
 )
 from kafka_assets.settings import Settings
 from kafka_assets.sources.kafka import TopicState
-from kafka_assets.streaming.belonging import letters_of, record_of
+from kafka_assets.streaming.belonging import open_letters, record_of
 from kafka_assets.streaming.checkpoint import Checkpoint
 from kafka_assets.streaming.tables import LakeTable
 
@@ -62,7 +62,7 @@ def rebuild(
             if batch_id > 0:
                 left.set_aside(log, batch_id)
     if not left.record:
-        query.write_record(record_of(node, table, letters_of(node), states))
+        query.write_record(record_of(node, table, open_letters(node), states))
     # Only now: without it the fence refuses whatever is here, and a repair begins anew.
     query.create()
     at = ", ".join(f"{t}/{p} at {o}" for t, ends in onward.items() for p, o in ends.items())
@@ -77,7 +77,7 @@ def write_record(
     accept: bool,
 ) -> str:
     """Write down anew what a checkpoint belongs to, as far as its own commits say it."""
-    now = record_of(node, table, letters_of(node), states)
+    now = record_of(node, table, open_letters(node), states)
     before = _recorded_ids(table, checkpoint.query_id)
     if not before.keys() >= now["sources"].keys() and not accept:
         raise _unknown_sources(node, now["sources"].keys() - before.keys())

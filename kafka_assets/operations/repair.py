@@ -24,7 +24,7 @@ from kafka_assets.operations.rebuild import rebuild, refuse_rows_of_others, writ
 from kafka_assets.settings import Settings
 from kafka_assets.sources.kafka import KafkaAdmin, TopicState
 from kafka_assets.streaming import fence
-from kafka_assets.streaming.belonging import letters_of, record_of
+from kafka_assets.streaming.belonging import open_letters, record_of
 from kafka_assets.streaming.checkpoint import Checkpoint
 from kafka_assets.streaming.lease import lease
 from kafka_assets.streaming.tables import LakeTable
@@ -157,7 +157,7 @@ def _repair(node: Node, others: tuple[Node, ...], settings: Settings, *, accept:
             elif refused.state == "record_lost":
                 done.append(write_record(node, table, checkpoint, states, accept))
             elif refused.state == "letters_replaced" and accept:
-                now = record_of(node, table, letters_of(node), states)["letters_id"]
+                now = record_of(node, table, open_letters(node), states)["letters_id"]
                 checkpoint.write_record({**checkpoint.record, "letters_id": now})
                 done.append("dead letters that are gone are done without")
             elif refused.state == "checkpoint_lost" and states:

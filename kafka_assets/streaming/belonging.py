@@ -17,7 +17,7 @@ from kafka_assets.streaming.checkpoint import RECORD, Checkpoint
 from kafka_assets.streaming.tables import LakeTable
 
 
-def letters_of(node: Node) -> LakeTable | None:
+def open_letters(node: Node) -> LakeTable | None:
     """The dead letters of a table; None where it has none."""
     return LakeTable.open(node.dead_letters_path) if node.may_have_dead_letters else None
 

@@ -17,7 +17,7 @@ from kafka_assets.sources import files
 from kafka_assets.sources.kafka import TopicState
 from kafka_assets.streaming.belonging import (
     complete_record,
-    letters_of,
+    open_letters,
     record_of,
     refuse_others,
 )
@@ -73,7 +73,7 @@ def check(node: Node, table: LakeTable, topics: Mapping[str, TopicState]) -> Pos
         ) from None
     _refuse_expiring_transactions(node, table)
     _refuse_lost_checkpoint(node, table, checkpoint)
-    letters = letters_of(node)
+    letters = open_letters(node)
     record = record_of(node, table, letters, topics)
     sources = record["sources"]
     if checkpoint.query_id is None:

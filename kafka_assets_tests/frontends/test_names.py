@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from kafka_assets.errors import PlaceChanged
+import kafka_assets as ka
+from kafka_assets.errors import DeclarationError, PlaceChanged
 from kafka_assets.frontends.names import may_mean, meant, told_apart
 from kafka_assets.frontends.programs import load_program
 from kafka_assets.graph import Graph, build_graph
@@ -201,3 +202,13 @@ def test_two_tables_that_a_select_would_know_by_one_name_are_refused() -> None:
         "CREATE MATERIALIZED VIEW m AS SELECT 1 AS n FROM silver.orders JOIN bronze.orders;"
     )
     assert "reads silver.orders and bronze.orders under one name" in sql.refused(text).what
+
+
+def test_a_name_for_a_table_that_there_is_not_is_refused(tmp_path: Path) -> None:
+    said = refused(tmp_path, START + TWO, names={"silver.orders": "orders"})
+    assert any(
+        "names={'silver.orders': 'orders'}: the program has no such table" in p for p in said
+    )
+    (tmp_path / "one.sql").write_text("CREATE STREAMING TABLE a.t AS SELECT * FROM STREAM(x);")
+    with pytest.raises(DeclarationError, match=r"names= names b\.t, which it does not declare"):
+        ka.program(tmp_path / "one.sql", names={"b.t": "t"})

@@ -16,6 +16,7 @@ from kafka_assets_tests.frontends.shown import (
     load,
     rules,
     tables,
+    written,
 )
 
 NOTEBOOK = "# Databricks notebook source\nimport dlt\n"
@@ -248,3 +249,15 @@ def test_a_specification_of_a_pipeline_is_a_note_that_says_conf(tmp_path: Path) 
     (note,) = loaded.notes
     assert note.place.file.endswith("spark-pipeline.yml")
     assert "is not read: give its configuration by conf=" in note.text
+
+
+def test_what_notebooks_have_can_be_imported_too(tmp_path: Path) -> None:
+    text = (
+        "from databricks.sdk.runtime import dbutils, display, spark\n"
+        "from pyspark.dbutils import DBUtils\n"
+        "import dlt\n"
+        "topic = DBUtils(spark).widgets.get('topic')\n"
+        "@dlt.table\n"
+        "def raw(): return spark.readStream.format('kafka').option('subscribe', topic).load()\n"
+    )
+    assert edges(written(tmp_path, text, conf={"topic": "clicks"})) == {("clicks", "raw")}

@@ -398,15 +398,3 @@ def test_rows_that_a_program_wants_at_its_top_are_refused_in_words_of_its_author
     text = START + "RULES = [row['rule'] for row in spark.read.table('rules').collect()]\n"
     (said, *_) = refused(tmp_path, text)
     assert said == "program.py:5: at its top the program wants rows: .collect needs rows"
-
-
-def test_what_notebooks_have_can_be_imported_too(tmp_path: Path) -> None:
-    text = (
-        "from databricks.sdk.runtime import dbutils, display, spark\n"
-        "from pyspark.dbutils import DBUtils\n"
-        "import dlt\n"
-        "topic = DBUtils(spark).widgets.get('topic')\n"
-        "@dlt.table\n"
-        "def raw(): return spark.readStream.format('kafka').option('subscribe', topic).load()\n"
-    )
-    assert edges(written(tmp_path, text, conf={"topic": "clicks"})) == {("clicks", "raw")}

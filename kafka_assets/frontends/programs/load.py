@@ -67,6 +67,7 @@ def load_program(
     if registry.problems and not (registry.datasets or registry.sinks):
         raise ProgramRefused(short(str(file)), tuple(registry.problems))
     _refuse_layers_of_sql(registry, layers or {}, beside)
+    _refuse_unknown_names(registry, names or {})
     own = {name: layer for name, layer in (layers or {}).items() if name not in beside}
     made = Tables(program, registry, reads, own).all()
     flows = [flow_of(program, registry, reads, flow) for flow in registry.flows]
@@ -125,6 +126,17 @@ def _refuse_layers_of_sql(
         registry.problem(
             f"layers={{{name!r}: {layers[name]!r}}}: SQL declares the table",
             "say it in the .sql file, in TBLPROPERTIES",
+        )
+
+
+def _refuse_unknown_names(registry: Registry, names: Mapping[str, str]) -> None:
+    known = {".".join(parts(one.written)) for one in registry.datasets}
+    known |= {".".join(one) for one in registry.beside}
+    for name in sorted(names.keys() - known):
+        registry.problem(
+            f"names={{{name!r}: {names[name]!r}}}: the program has no such table",
+            f"use one of {', '.join(sorted(known)) or '(none)'}",
+            Place(short(str(registry.folder)), 1),
         )
 
 

@@ -191,8 +191,7 @@ class _Pipeline:
             if use is not None:
                 self.notes += use.notes
             feeds = self.feeds.get(one.name[-1], [])
-            written = next((w for w, called in self.apart.items() if called == one.name[-1]), ())
-            shares = shared(written, self.apart)
+            shares = shared(self._written(one.name), self.apart)
             made = declare_table(one, _subject(one), place, use, feeds, shares)
             if made.keys and "kafka_assets.keys" not in one.properties:
                 said = "aggregates without a watermark: its rows are updated by "
@@ -289,10 +288,13 @@ class _Pipeline:
                 name=None if one.name is None else one.name[-1],
             )
 
+    def _written(self, name: Name) -> Name:
+        """A settled name as its author wrote it."""
+        return next((one for one, called in self.apart.items() if called == name[-1]), name)
+
     def _note_name(self, one: Statement, name: Name) -> None:
         if len(name) > 1 and name[0] != "live":
-            known = (written for written, called in self.apart.items() if called == name[-1])
-            place, written = one.source.place(one.offset), ".".join(next(known, name))
+            place, written = one.source.place(one.offset), ".".join(self._written(name))
             self.notes.append(Note(place, f"{written} is the table {name[-1]}: {NO_CATALOG}"))
 
 

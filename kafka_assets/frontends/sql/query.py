@@ -75,7 +75,7 @@ def read_query(source: Source, subject: str, select: Select) -> Query:
         offset=select.offset,
         end=tokens[-1].end + 1,
         relations=tuple(found[start] for start in sorted(found)),
-        aggregates=_aggregates(tree),
+        aggregates=any(map(aggregates, tree.find_all(exp.Select))),
         groups=_groups(tree),
         code=" ".join(_plain(token) for token in tokens),
         timestamp_type=any(token.text.lower() == "timestamptype" for token in tokens),
@@ -124,13 +124,6 @@ def _problem(source: Source, subject: str, error: Exception, offset: int) -> Dec
         offset = sum(map(len, lines[: line - 1])) + max(column - word, 0)
     what = str(details.get("description") or str(error).splitlines()[0]).split(" for <")[0]
     return source.refused(subject, offset, f"its SELECT cannot be read: {what}", "correct it")
-
-
-def _aggregates(tree: exp.Query) -> bool:
-    if tree.find(exp.Group) is not None:
-        return True
-    calls = tree.find_all(exp.AggFunc)
-    return any(not isinstance(call.parent, exp.Window | exp.IgnoreNulls) for call in calls)
 
 
 def _groups(tree: exp.Query) -> tuple[str, ...] | None:
