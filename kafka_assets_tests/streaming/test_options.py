@@ -88,6 +88,29 @@ def test_changed_properties_and_comments_are_those_of_the_table_from_its_next_ru
     assert LakeTable.existing(node.path).version == version, "it was changed once"
 
 
+def test_a_reader_goes_on_when_what_its_upstream_says_of_itself_was_changed(
+    spark: SparkSession, settings: Settings, topic: str
+) -> None:
+    def both(**options: Any) -> Graph:
+        events = ka.kafka_topic(topic, name="events")
+
+        @ka.streaming_table(layer="bronze", **options)
+        def first(events: Any) -> Any:
+            return events
+
+        @ka.streaming_table(layer="silver")
+        def second(first: Any) -> Any:
+            return first
+
+        return graph_of(settings, events, first, second)
+
+    run_graph(both(comment="Before."), spark, settings)
+    changed = both(comment="After.", column_comments={"value": "v"}, properties={"team": "us"})
+    assert [one.kept for one in run_graph(changed, spark, settings).values()] == [0, 0]
+    produce(settings.kafka.bootstrap_servers, topic, ["e"])
+    assert [one.kept for one in run_graph(changed, spark, settings).values()] == [1, 1]
+
+
 @pytest.mark.verify
 def test_clustering_is_set_when_the_table_is_made_and_changed_later(
     spark: SparkSession, settings: Settings, topic: str
