@@ -31,7 +31,9 @@ def import_program(
     ] = None,
     conf: Annotated[
         Pairs,
-        typer.Option(help="What spark.conf.get and widgets answer.", metavar="NAME=VALUE"),
+        typer.Option(
+            help="What spark.conf.get, widgets and ${name} in SQL answer.", metavar="NAME=VALUE"
+        ),
     ] = None,
     table: Annotated[
         Pairs,

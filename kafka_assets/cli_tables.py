@@ -15,8 +15,6 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from kafka_assets.errors import OperationRefused
-
 if TYPE_CHECKING:
     from kafka_assets.graph import Graph
     from kafka_assets.operations.letters import Filter, Letter
@@ -174,11 +172,7 @@ def purge_letters(
     from kafka_assets.operations import letters
 
     graph, settings = _graph()
-    if settings.dead_letters.retention_days is None:
-        raise OperationRefused(
-            "no retention is set, so all dead letters are kept",
-            fix="set KAFKA_ASSETS_DEAD_LETTERS__RETENTION_DAYS",
-        )
+    letters.require_retention(settings)
     for name in tables or graph.tables:
         node = letters.table_of(graph, name)
         if node.may_have_dead_letters:

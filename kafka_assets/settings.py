@@ -140,7 +140,8 @@ class DeadLetterSettings(BaseModel):
             `max_dead_share` wins.
         guarded_rows: Batches of fewer rows than this are not stopped.
         retention_days: Letters that were replayed or discarded are removed this many days after,
-            by `kafka-assets dlq purge`; open letters stay. None keeps all.
+            each night by the schedule `dead_letters_purge_nightly`, or by
+            `kafka-assets dlq purge`; open letters stay. None keeps all.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,7 +1,7 @@
 """A pipeline with every kind of table, as a team would write it: for tests of what all must keep.
 
 Importing it declares the tables; `build_graph([every_kind], settings)` gives the graph. Its topics
-are named by the environment, because tests share a broker.
+and the place of its Delta sink are named by the environment, because tests share a broker.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 import kafka_assets as ka
 
 PREFIX = os.environ.get("EVERY_KIND_PREFIX", "every")
+ARCHIVE = os.environ.get("EVERY_KIND_ARCHIVE", "/elsewhere/archive")
 
 orders_topic = ka.kafka_topic(f"{PREFIX}-orders", name="orders_topic")
 returns_topic = ka.kafka_topic(f"{PREFIX}-returns", name="returns_topic")
@@ -59,9 +60,22 @@ def from_returns(returns_topic: DataFrame) -> DataFrame:
     return returns_topic.select("id", "customer", (-F.col("amount")).alias("amount"), "_source")
 
 
+@ka.append_flow(target=movements, once=True)
+def from_before(countries: DataFrame) -> DataFrame:
+    """What customers had when the table was begun: nothing."""
+    nothing = F.lit(0).alias("amount")
+    return countries.select(F.lit("before").alias("id"), "customer", nothing)
+
+
 @ka.streaming_table(layer="bronze", schema="every_customer.ddl")
 def customer_changes(customers_topic: DataFrame) -> DataFrame:
     """Changes to customers, in the order in which they came."""
+    return customers_topic
+
+
+@ka.latest_per_key(layer="silver", schema="every_customer.ddl")
+def customers_now(customers_topic: DataFrame) -> DataFrame:
+    """The newest record of each key of the topic."""
     return customers_topic
 
 
@@ -119,6 +133,23 @@ def hourly(orders: DataFrame) -> DataFrame:
     return orders.groupBy(hour).agg(F.count("*").alias("orders"), F.sum("amount").alias("amount"))
 
 
+@ka.streaming_table(layer="gold")
+def closed_hours(orders: DataFrame) -> DataFrame:
+    """Orders of each hour that is over for half a day."""
+    hour = F.window("at", "1 hour").alias("hour")
+    hours = orders.withWatermark("at", "12 hours").groupBy(hour).count()
+    return hours.select(F.col("hour.start").alias("hour"), "count")
+
+
+@ka.streaming_table(layer="silver")
+def orders_with_twins(orders: DataFrame, orders_once: DataFrame) -> DataFrame:
+    """Each order beside the one of its id that came first."""
+    order = orders.withWatermark("at", "30 days").alias("o")
+    first = orders_once.withWatermark("at", "30 days").alias("f")
+    near = "f.at BETWEEN o.at - INTERVAL 2 DAYS AND o.at + INTERVAL 2 DAYS"
+    return order.join(first, F.expr(f"o.id = f.id AND {near}")).select("o.id", "o.amount", "o.at")
+
+
 @ka.streaming_table(layer="gold", keys="customer")
 def spent(orders: DataFrame) -> DataFrame:
     """What each customer spent."""
@@ -134,6 +165,15 @@ def balances(movements: DataFrame) -> DataFrame:
 
 
 alerts = ka.create_sink("alerts", "kafka", {"topic": f"{PREFIX}-alerts"})
+
+
+archive = ka.create_sink("archive", "delta", {"path": ARCHIVE})
+
+
+@ka.append_flow(target=archive)
+def all_orders(orders: DataFrame) -> DataFrame:
+    """Orders for another team."""
+    return orders.select("id", "amount")
 
 
 @ka.append_flow(target=alerts)

@@ -8,12 +8,11 @@ Declarative Pipelines. The word `program` takes either in where it is called.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kafka_assets.declarations import Topic
-from kafka_assets.errors import DeclarationError
 
 __all__ = ["program"]
 
@@ -39,7 +38,8 @@ def program(
         layers: Table name -> `bronze`, `silver` or `gold`, where the layer that is derived (reads
             a topic or files: bronze; aggregates or is computed whole: gold; else silver) is not
             meant.
-        conf: What `spark.conf.get` and `dbutils.widgets.get` answer, name -> value.
+        conf: What `spark.conf.get` and `dbutils.widgets.get` answer, and what stands for `${name}`
+            in SQL, name -> value.
         tables: Tables, or paths of tables, that the program reads and does not declare -> the
             name in this graph, such as that of a `ka.external_table`.
         topics: Topics declared elsewhere in this code location that the program reads too.
@@ -58,20 +58,10 @@ def program(
     file = Path(path)
     if not file.is_absolute():
         file = Path(sys._getframe(1).f_code.co_filename).resolve().parent / file
-    if file.suffix == ".sql":
-        if conf or schemas:
-            raise DeclarationError(
-                f"program {file.name!r}",
-                str(file),
-                "conf= and schemas= are for programs in Python",
-                fix="write values and schema => '...' in the .sql file",
-            )
-        from kafka_assets.frontends.programs.sql_file import load_sql_file
+    from kafka_assets.frontends.programs import load_program, load_sql_file
 
-        return load_sql_file(file, layers=layers, tables=tables, topics=topics, names=names)
-    from kafka_assets.frontends.programs import load_program
-
-    return load_program(
+    load: Callable[..., Any] = load_sql_file if file.suffix == ".sql" else load_program
+    return load(
         file,
         layers=layers,
         conf=conf,

@@ -91,6 +91,11 @@ def answer(name: str, value: str, format: str) -> Answer:
     return Answer(why=why)
 
 
+def same_path(path: str) -> str:
+    """A path in the one form by which it is compared."""
+    return path.rstrip("/") or path[:1]
+
+
 def bare(name: str) -> str:
     """An option's name without `cloudFiles.`."""
     prefix = f"{AUTO_LOADER}."

@@ -324,6 +324,19 @@ def mark(
     table.append(pa.Table.from_pylist(rows, schema=table.arrow_schema), info=info)
 
 
+def require_retention(settings: Settings) -> None:
+    """Refuse to remove old letters where nothing says what is old.
+
+    Raises:
+        OperationRefused: No retention is set; says how to.
+    """
+    if settings.dead_letters.retention_days is None:
+        raise OperationRefused(
+            "no retention is set, so all dead letters are kept",
+            fix="set KAFKA_ASSETS_DEAD_LETTERS__RETENTION_DAYS",
+        )
+
+
 def purge(node: Node, settings: Settings, *, now: datetime | None = None) -> int:
     """Remove letters that were replayed or discarded longer ago than the retention.
 

@@ -24,7 +24,7 @@ from kafka_assets.orchestration.assets import (
 )
 from kafka_assets.orchestration.automation import automation_sensor
 from kafka_assets.orchestration.folders import new_files_sensor
-from kafka_assets.orchestration.jobs import operation_jobs
+from kafka_assets.orchestration.jobs import operation_jobs, purge_schedule
 from kafka_assets.orchestration.names import chains_of, folder_chains_of, keys_of
 from kafka_assets.orchestration.resources import SPARK, spark_resource
 from kafka_assets.orchestration.sensors import Admin, kafka_lag_sensor
@@ -89,6 +89,7 @@ def graph_defs(
     return dg.Definitions(
         assets=[*topics, *tables],
         sensors=sensors,
+        schedules=[purge_schedule(settings)] if keys else [],
         jobs=operation_jobs(graph, settings) if keys else [],
         resources={SPARK: spark_resource(settings) if spark is None else spark},
         # One JVM for a run, not one for each table.

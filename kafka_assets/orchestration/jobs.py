@@ -13,7 +13,7 @@ import dagster as dg
 from dagster_pyspark import LazyPySparkResource
 from pydantic import Field
 
-from kafka_assets.errors import KafkaAssetsError
+from kafka_assets.errors import KafkaAssetsError, LeaseHeld
 from kafka_assets.graph import Graph, Node
 from kafka_assets.operations import letters
 from kafka_assets.operations.repair import accept_loss, repair
@@ -30,6 +30,8 @@ from kafka_assets.orchestration.names import (
 )
 from kafka_assets.settings import Settings
 from kafka_assets.streaming.tables import LakeTable
+
+PURGE = "dead_letters_purge"
 
 
 class Which(dg.Config):
@@ -82,6 +84,12 @@ class Discard(Which):
     because: str = Field(description="Why.")
 
 
+class Purge(dg.Config):
+    """Whose old dead letters to remove."""
+
+    tables: list[str] = Field(default=[], description="Tables; none stands for all.")
+
+
 class OneTable(dg.Config):
     """A table, and why something is done to it."""
 
@@ -111,13 +119,35 @@ def operation_jobs(graph: Graph, settings: Settings) -> list[dg.JobDefinition]:
         graph: The tables.
         settings: The lake and the broker.
     """
-    ops = _on_letters(graph, settings) | _on_tables(graph, settings)
+    ops = (
+        _on_letters(graph, settings)
+        | _on_old_letters(graph, settings)
+        | _on_tables(graph, settings)
+    )
     return [
         dg.GraphDefinition(name, node_defs=[op]).to_job(
             description=op.description, executor_def=dg.in_process_executor
         )
         for name, op in ops.items()
     ]
+
+
+def purge_schedule(settings: Settings) -> dg.ScheduleDefinition:
+    """Removes old dead letters each night, where a retention is set.
+
+    Args:
+        settings: `dead_letters.retention_days` decides whether it runs by default.
+    """
+    set_ = settings.dead_letters.retention_days is not None
+    return dg.ScheduleDefinition(
+        name=f"{PURGE}_nightly",
+        job_name=PURGE,
+        cron_schedule="17 3 * * *",
+        description="Removes replayed and discarded dead letters older than the retention.",
+        default_status=(
+            dg.DefaultScheduleStatus.RUNNING if set_ else dg.DefaultScheduleStatus.STOPPED
+        ),
+    )
 
 
 def _on_letters(graph: Graph, settings: Settings) -> dict[str, dg.OpDefinition]:
@@ -197,6 +227,25 @@ def _on_letters(graph: Graph, settings: Settings) -> dict[str, dg.OpDefinition]:
         "dead_letters_replay": replay_dead_letters,
         "dead_letters_discard": discard_dead_letters,
     }
+
+
+def _on_old_letters(graph: Graph, settings: Settings) -> dict[str, dg.OpDefinition]:
+    @dg.op(description="Remove replayed and discarded dead letters older than the retention.")
+    def purge_dead_letters(context: dg.OpExecutionContext, config: Purge) -> None:
+        _tried(letters.require_retention, settings)
+        for name in config.tables or graph.tables:
+            node = _node(graph, name)
+            if not node.may_have_dead_letters:
+                continue
+            try:
+                count = letters.purge(node, settings)
+            except LeaseHeld as held:
+                context.log.warning(f"{held}. Its old letters go with the next purge.")
+                continue
+            if count:
+                _observe(context, dead_letters_key(node), purged=count)
+
+    return {PURGE: purge_dead_letters}
 
 
 def _on_tables(graph: Graph, settings: Settings) -> dict[str, dg.OpDefinition]:

@@ -23,7 +23,7 @@ from kafka_assets_tests.decoding.mutations import DDL, Record
 from kafka_assets_tests.decoding.test_mutations import generated
 from kafka_assets_tests.helpers import create_topic, graph_of
 from kafka_assets_tests.reliability import kinds
-from kafka_assets_tests.reliability.kinds_judge import alerts_wrong, kinds_wrong
+from kafka_assets_tests.reliability.kinds_judge import alerts_wrong, kinds_wrong, newest_wrong
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.verify, pytest.mark.timeout(900)]
 
 EXAMPLES = 1000
+LAG = 600
+"""Offsets that the watermark of `closed` stays behind; there is one partition."""
 
 
 def pipeline(settings: Settings, topic: str) -> Graph:
@@ -55,7 +57,7 @@ def pipeline(settings: Settings, topic: str) -> Graph:
     def hourly(clean: Any) -> Any:
         return clean.groupBy("hour").agg(F.count("*").alias("events"))
 
-    others = kinds.declare(clean, topic, Path(settings.lake))
+    others = kinds.declare(clean, topic, Path(settings.lake), LAG)
     return graph_of(settings, events, raw, clean, hourly, *others)
 
 
@@ -73,14 +75,14 @@ def test_damaged_payloads_reach_and_stop_no_kind_of_table(
 ) -> None:
     bootstrap = settings.kafka.bootstrap_servers
     create_topic(bootstrap, topic_name)
-    create_topic(bootstrap, f"{topic_name}-alerts")
     lake = Path(settings.lake)
-    kinds.prepare(lake)
+    kinds.prepare(lake, bootstrap, topic_name)
     graph = pipeline(settings, topic_name)
     records = generated(EXAMPLES)
     half = len(records) // 2
-    for part in (records[:half], records[half:]):
+    for number, part in enumerate((records[:half], records[half:])):
         produce(bootstrap, topic_name, part)
+        kinds.put_records(bootstrap, topic_name, number)
         reports = run_graph(graph, spark, settings)
         unequal = [
             (name, equality.name)
@@ -91,11 +93,13 @@ def test_damaged_payloads_reach_and_stop_no_kind_of_table(
         assert unequal == []
     clean = DeltaTable(graph.tables["clean"].path).to_pyarrow_table()
     clean = clean.append_column("offset", pc.struct_field(clean["_source"], "offset"))
-    clean = clean.sort_by("offset").select(["id", "x", "hour"])
+    clean = clean.sort_by("offset").select(["id", "x", "hour", "offset"])
     letters = DeltaTable(graph.tables["clean"].dead_letters_path).to_pyarrow_table()
     assert clean.num_rows + letters.num_rows == len(records)
     assert min(clean.num_rows, letters.num_rows) > len(records) // 10
-    wrong = kinds_wrong(lake, clean, kinds.KINDS)
+    wrong = kinds_wrong(lake, clean, kinds.KINDS, LAG, late=0)
     # A row without a time cannot be remembered for a while: it is kept, each time it comes.
     assert [one for one in wrong if not one.startswith("silver/once has (None,")] == []
     assert alerts_wrong(bootstrap, topic_name, clean)[0] == ()
+    assert newest_wrong(lake, bootstrap, topic_name) == ()
+    assert DeltaTable(graph.tables["closed"].path).to_pyarrow_table().num_rows > 0

@@ -368,11 +368,33 @@ def test_a_file_of_sql_is_taken_in_by_the_same_word(tmp_path: Path) -> None:
 
 
 def test_options_that_a_file_of_sql_does_not_take_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(DeclarationError, match="are for programs in Python"):
-        ka.program(tmp_path / "tables.sql", conf={"a": "b"})
     (tmp_path / "tables.sql").write_text("CREATE STREAMING TABLE t AS SELECT * FROM STREAM(x);")
     with pytest.raises(DeclarationError, match="layers= names u, which it does not declare"):
         ka.program(tmp_path / "tables.sql", layers={"u": "gold"})
+    with pytest.raises(DeclarationError, match="which it does not read without a schema"):
+        ka.program(tmp_path / "tables.sql", schemas={"/landing": "id BIGINT"})
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_sql_gets_its_values_and_the_columns_of_its_files_from_outside(
+    tmp_path: Path, alone: bool
+) -> None:
+    (tmp_path / "tables.sql").write_text(
+        "CREATE STREAMING TABLE ${layer}_t AS\n"
+        "SELECT * FROM STREAM read_files('/landing/${team}/', format => 'json')"
+    )
+    if not alone:
+        (tmp_path / "more.py").write_text(
+            "import dlt\n@dlt.table\ndef u():\n    return dlt.read('raw_t')\n"
+        )
+    loaded = ka.program(
+        tmp_path / "tables.sql" if alone else tmp_path,
+        conf={"layer": "raw", "team": "shop"},
+        schemas={"/landing/shop": "id BIGINT"},
+    )
+    (files,) = [one for one in loaded.declarations if isinstance(one, ka.FileSource)]
+    assert (files.path, files.schema) == ("/landing/shop/", "id BIGINT")
+    assert "raw_t" in [one.name for one in loaded.declarations]
 
 
 def test_a_file_of_sql_takes_other_layers_and_tables_of_others(tmp_path: Path) -> None:

@@ -17,10 +17,12 @@ bronze/coupons_kept <- files/coupons
 bronze/customer_changes <- kafka/customers_topic
 bronze/orders_raw <- kafka/orders_topic
 dlq/customer_changes <- kafka/customers_topic
-dlq/movements <- kafka/returns_topic, silver/orders
+dlq/customers_now_changes <- kafka/customers_topic
+dlq/movements <- kafka/returns_topic, silver/countries, silver/orders
 dlq/orders <- view/orders_with_value
 files/coupons <-
 gold/balances <- silver/movements
+gold/closed_hours <- silver/orders
 gold/customer_feed <- silver/customers
 gold/hourly <- silver/orders
 gold/spent <- silver/orders
@@ -30,11 +32,15 @@ kafka/returns_topic <-
 silver/countries <-
 silver/customer_states <- bronze/customer_changes
 silver/customers <- bronze/customer_changes
-silver/movements <- kafka/returns_topic, silver/orders
+silver/customers_now <- silver/customers_now_changes
+silver/customers_now_changes <- kafka/customers_topic
+silver/movements <- kafka/returns_topic, silver/countries, silver/orders
 silver/orders <- view/orders_with_value
 silver/orders_abroad <- silver/countries, silver/orders
 silver/orders_once <- silver/orders
+silver/orders_with_twins <- silver/orders, silver/orders_once
 sink/alerts <- silver/orders
+sink/archive <- silver/orders
 view/orders_with_value <- bronze/orders_raw
 """
 
@@ -46,6 +52,8 @@ gold/hourly: rows_returned
 gold/spent: rows_returned
 silver/customer_states: changes_have_sequence, rows_returned
 silver/customers: changes_have_sequence, rows_returned
+silver/customers_now: changes_have_sequence, rows_returned
+silver/customers_now_changes: rows_read, rows_returned
 silver/movements: has_id, rows_read, rows_returned
 silver/orders: customer_known, positive, rows_read, rows_returned
 """
@@ -86,8 +94,9 @@ def test_a_table_without_a_function_of_its_own_is_described_by_what_feeds_it(
 ) -> None:
     specs = _defs(graph, tmp_path).resolve_all_asset_specs()
     told = {spec.key.path[-1]: spec.description for spec in specs if spec.key.path[0] != "dlq"}
-    assert told["movements"] == "Rows of `orders`, `returns_topic`, by the flows " + (
-        "`from_orders`, `from_returns`."
+    assert told["movements"] == (
+        "Rows of `orders`, `returns_topic`, `countries`, by the flows `from_orders`, "
+        "`from_returns`, `from_before`."
     )
     assert told["customer_states"] == (
         "Every state of each `id`, by the changes in `customer_changes` in the order of `seq`."

@@ -58,6 +58,24 @@ def test_dead_letters_are_listed_replayed_and_discarded_by_jobs(
         (closed, *_) = job("dead_letters_show", closed=True)["letters"]
         assert (closed["status"], closed["decided"]["reason"]) == ("discarded", "a test")
         assert closed["decided"]["run_id"]
+        # A night's schedule removes them when the retention is over.
+        refused = run_job(pipeline.graph, settings, instance, "dead_letters_purge")
+        assert not refused.success
+        assert "purged" not in purged(pipeline, instance, days=7)
+        assert purged(pipeline, instance, days=0)["purged"] == 2
+        assert job("dead_letters_show", closed=True)["found"] == 0
+
+
+def purged(pipeline: Pipeline, instance: dg.DagsterInstance, days: int) -> dict[str, Any]:
+    """What stands on the page of the letters after the schedule's job."""
+    kept = pipeline.settings.dead_letters.model_copy(update={"retention_days": days})
+    settings = pipeline.settings.model_copy(update={"dead_letters": kept})
+    schedule = graph_defs(pipeline.graph, settings).resolve_schedule_def(
+        "dead_letters_purge_nightly"
+    )
+    assert schedule.default_status == dg.DefaultScheduleStatus.RUNNING
+    assert run_job(pipeline.graph, settings, instance, schedule.job_name).success
+    return observation(instance, "dlq", "clean")
 
 
 def test_a_reset_by_a_job_makes_all_of_the_topic_lag(

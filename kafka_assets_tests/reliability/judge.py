@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from kafka_assets_tests.reliability.kinds_judge import alerts_wrong, kinds_wrong
+from kafka_assets_tests.reliability.kinds_judge import alerts_wrong, kinds_wrong, newest_wrong
 from kafka_assets_tests.reliability.ledger import ABORTED, ACKNOWLEDGED, Ledger
 
 STRICT_RULE = "below"
@@ -105,7 +105,7 @@ def judge(
     statuses = ledger.statuses()
     size = len(statuses)
     raw = _rows(lake / "bronze/raw", ["key", "value"] if whole else ["key"])
-    clean = _rows(lake / "silver/clean", ["id", "x", "hour"])
+    clean = _clean(lake)
     letters, undecided = decided_letters(lake)
     letter_ids = _keys(letters)
     in_bronze = _counts(_keys(raw), size)
@@ -115,6 +115,7 @@ def judge(
     alerts, again = (
         alerts_wrong(ledger.bootstrap, ledger.topic, clean) if "alerts" in tables else ((), 0)
     )
+    newest = newest_wrong(lake, ledger.bootstrap, ledger.topic) if "newest" in tables else ()
     seen = (in_bronze + in_silver) > 0
     return Verdict(
         acknowledged=int(wanted.sum()),
@@ -126,7 +127,7 @@ def judge(
         altered=(_altered(raw, ledger) if whole else ()) + _altered(letters, ledger),
         misplaced=_misplaced(silver_ids, letters, letter_ids, ledger.dead()),
         gold_wrong=_gold_wrong(lake, clean) if "hourly" in tables else (),
-        kinds_wrong=(*kinds_wrong(lake, clean, tables), *alerts) if tables else (),
+        kinds_wrong=(*kinds_wrong(lake, clean, tables), *alerts, *newest) if tables else (),
         sent_again=again,
         kept=clean.num_rows,
         dead=letters.num_rows,
@@ -138,11 +139,14 @@ def decided_letters(lake: Path) -> tuple[pa.Table, int]:
     """The dead letters of batches that silver has, and the number of the others.
 
     Silver's own transactions say which batches it has; no record beside the tables is asked.
+    Letters whose event a replay has brought into silver are none any more.
     """
-    columns = ["key", "value", "failed_rules", "query_id", "batch_id"]
+    columns = ["letter_id", "key", "value", "failed_rules", "query_id", "batch_id"]
     letters = _rows(lake / "dlq/clean", columns)
     if letters.num_rows == 0:
         return letters, 0
+    replayed = pa.array(_replayed(lake), pa.string())
+    letters = letters.filter(pc.invert(pc.is_in(letters["letter_id"], replayed)))
     silver = DeltaTable(str(lake / "silver/clean"))
     queries = pc.unique(letters["query_id"]).to_pylist()
     last = {query: silver.transaction_version(query) for query in queries}
@@ -150,6 +154,20 @@ def decided_letters(lake: Path) -> tuple[pa.Table, int]:
     decided = pc.less_equal(letters["batch_id"], pa.chunked_array([pa.array(ends, pa.int64())]))
     kept = letters.filter(decided)
     return kept, letters.num_rows - kept.num_rows
+
+
+def _replayed(lake: Path) -> list[str]:
+    statuses = _rows(lake / "dlq/clean__status", ["letter_id", "status", "at"])
+    last = {row["letter_id"]: row["status"] for row in statuses.sort_by("at").to_pylist()}
+    return [letter for letter, status in last.items() if status == "replayed"]
+
+
+def _clean(lake: Path) -> pa.Table:
+    rows = _rows(lake / "silver/clean", ["id", "x", "hour", "_source"])
+    offsets = rows["_source"]
+    if not pa.types.is_null(offsets.type):
+        offsets = pc.struct_field(offsets, "offset")
+    return rows.drop_columns("_source").append_column("offset", offsets)
 
 
 def _rows(path: Path, columns: list[str]) -> pa.Table:

@@ -92,6 +92,17 @@ def kill_after(
     return _kill(worker, before, "random", part)
 
 
+def kill_replay(worker: Worker, window: str, table: str, rule: str) -> Kill:
+    """Start a replay of a table's letters of a rule, all of which pass, and kill it at a window."""
+    before = Snapshot.take(Places(worker.setup.lake, table))
+    worker.tell(f"replay {table} {rule}")
+    deadline = time.monotonic() + PATIENCE
+    while not (before.reached(window) or worker.answered) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    worker.kill(GROUP)
+    return Kill(window, GROUP, table, before.seen_of_replay())
+
+
 def tables_of(window: str) -> tuple[str, ...]:
     """The tables that have a window."""
     if window in (COMPACTION, CHECKPOINT):

@@ -1,21 +1,25 @@
 """Tables of the other kinds, which long rounds run beside `raw`, `clean` and `hourly`.
 
-All but one of them follow from `clean`, in a way that does not depend on how it was cut into runs;
-`landed` reads files that appear beside the lake. What they must hold is `kinds_judge`'s, which
-knows nothing of this module.
+Most of them follow from `clean`, in a way that does not depend on how it was cut into runs;
+`landed` reads files that appear beside the lake, and `newest` a topic of its own. What they must
+hold is `kinds_judge`'s, which knows nothing of this module.
 """
 
 from __future__ import annotations
 
 import json
+import runpy
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from confluent_kafka import Producer
 from deltalake import write_deltalake
 from pyspark.sql import functions as F
 
 import kafka_assets as ka
+from kafka_assets.declarations.places import DECLARED
+from kafka_assets_tests.helpers import create_topic
 
 CHAINS = (
     ("copied", "digits"),
@@ -26,6 +30,9 @@ CHAINS = (
     ("alerts",),
     ("archived",),
     ("landed",),
+    ("begun",),
+    ("closed",),
+    ("newest_changes", "newest"),
 )
 """Tables that a run may take by themselves, each after what it reads."""
 
@@ -34,10 +41,23 @@ KINDS = tuple(table for chain in CHAINS for table in chain)
 HORIZON = "30 days"
 LINES = 20
 """Lines of a file; one of them does not fit the columns."""
+STEP, LAG = 500, 5_000
+"""Offsets that make one row of `closed`, and how far one partition may be behind another."""
+KEYS = 7
 
 
-def prepare(lake: Path) -> None:
-    """Write the table that another team keeps, and the first file."""
+def topics(topic: str) -> tuple[str, str]:
+    """The topics beside a pipeline's own: the sink's, and that with a few keys."""
+    return f"{topic}-alerts", f"{topic}-keyed"
+
+
+def prepare(lake: Path, bootstrap: str, topic: str) -> None:
+    """Make the other topics, the table that another team keeps, a schema, and the first file."""
+    for other in topics(topic):
+        create_topic(bootstrap, other)
+    schemas = lake.parent / "schemas"
+    schemas.mkdir(parents=True, exist_ok=True)
+    (schemas / "keyed.ddl").write_text("n BIGINT NOT NULL", encoding="utf-8")
     put_file(lake, 0)
     numbers = range(1, 11)
     names = {"x": pa.array(numbers, pa.int32()), "label": [f"n{x}" for x in numbers]}
@@ -55,6 +75,16 @@ def put_file(lake: Path, number: int) -> None:
     draft.rename(folder / f"{number}.json")
 
 
+def put_records(bootstrap: str, topic: str, number: int) -> None:
+    """Send values, tombstones and what is no number for a few keys."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5})
+    for line in range(LINES):
+        n = number * LINES + line
+        value = {8: None, 9: b"no json", 10: b'{"n": -1}'}.get(n % 11, b'{"n": %d}' % n)
+        producer.produce(topics(topic)[1], value, b"k%d" % (n % KEYS))
+    assert producer.flush(60) == 0, "the broker did not take all records"
+
+
 def files_put(lake: Path) -> int:
     """How many files have appeared."""
     return len(list(_landing(lake).glob("*.json")))
@@ -64,17 +94,21 @@ def _landing(lake: Path) -> Path:
     return lake.parent / "landing"
 
 
-def declare(clean: Any, topic: str, lake: Path) -> tuple[Any, ...]:
+def declare(clean: Any, topic: str, lake: Path, lag: int = LAG) -> tuple[Any, ...]:
     """Their declarations.
 
     Args:
         clean: The silver table that they read.
-        topic: The pipeline's topic; the sink's is named after it.
+        topic: The pipeline's topic; the others are named after it.
         lake: The lake; the Delta sink lies beside it.
+        lag: How many offsets a partition may be behind another.
     """
-    few = _few()
-    made = (*_rows(), *_aggregates(), *_changes(clean), *_sinks(topic, lake))
-    return (few, *made, *_files(lake))
+    names = ka.external_table("names", layer="silver")
+    made = (*_rows(names), *_aggregates(lag), *_changes(clean), *_sinks(topic, lake))
+    newest = runpy.run_path(
+        str(Path(__file__).with_name("newest.py")), {"TOPIC": topics(topic)[1]}
+    )[DECLARED]
+    return (_few(), names, *made, *_files(lake), *newest)
 
 
 def _few() -> Any:
@@ -85,7 +119,7 @@ def _few() -> Any:
     return few
 
 
-def _rows() -> tuple[Any, ...]:
+def _rows(names: Any) -> tuple[Any, ...]:
     copied = ka.create_streaming_table("copied", layer="silver")
 
     @ka.append_flow(target=copied)
@@ -107,25 +141,41 @@ def _rows() -> tuple[Any, ...]:
         near = "o.at BETWEEN e.at - INTERVAL 1 HOUR AND e.at + INTERVAL 1 HOUR"
         return event.join(first, F.expr(f"e.hour = o.hour AND e.x = o.x AND {near}")).select("e.id")
 
-    names = ka.external_table("names", layer="silver")
-
     @ka.streaming_table(layer="silver", reads={"names": "static"})
     def named(few: Any, names: Any) -> Any:
         return few.join(names, "x").select("id", "x", "hour", "label", "_source")
 
-    return copied, even, odd, once, joined, names, named
+    begun = ka.create_streaming_table("begun", layer="silver")
+
+    @ka.append_flow(target=begun, once=True)
+    def before(names: Any) -> Any:
+        return names.select("x", F.lit(-1).cast("bigint").alias("id"))
+
+    @ka.append_flow(target=begun)
+    def since(few: Any) -> Any:
+        return few.select("x", "id")
+
+    return copied, even, odd, once, joined, named, begun, before, since
 
 
-def _aggregates() -> tuple[Any, ...]:
+def _aggregates(lag: int) -> tuple[Any, ...]:
     @ka.streaming_table(layer="gold", keys="hour")
     def totals(clean: Any) -> Any:
         return clean.groupBy("hour").agg(F.count("*").alias("events"))
+
+    @ka.streaming_table(layer="gold")
+    def closed(clean: Any) -> Any:
+        # An offset stands for a time, as both go forward in each partition.
+        passed = clean.select(F.timestamp_seconds(F.col("_source.offset")).alias("passed"))
+        step = F.window("passed", f"{STEP} seconds").alias("step")
+        steps = passed.withWatermark("passed", f"{lag} seconds").groupBy(step).count()
+        return steps.select(F.unix_timestamp(F.col("step.start")).alias("first"), "count")
 
     @ka.materialized_view(layer="gold")
     def digits(copied: Any) -> Any:
         return copied.groupBy((F.col("id") % 10).alias("digit")).count()
 
-    return totals, digits
+    return totals, closed, digits
 
 
 def _changes(clean: Any) -> tuple[Any, ...]:

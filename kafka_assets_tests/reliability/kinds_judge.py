@@ -1,7 +1,7 @@
 """What the tables of the other kinds must hold, given silver `clean`; without Spark or the product.
 
 Silver is compared with the ledger by `judge`; here everything that is made of silver is compared
-with silver, and what is made of files with the files.
+with silver, what is made of files with the files, and what is made of a topic with the topic.
 """
 
 from __future__ import annotations
@@ -20,16 +20,22 @@ from deltalake.exceptions import TableNotFoundError
 
 FEW = 10
 HIGH = 990
+STEP, LAG = 500, 5_000
 
 
-def kinds_wrong(lake: Path, clean: pa.Table, tables: Collection[str]) -> tuple[str, ...]:
+def kinds_wrong(
+    lake: Path, clean: pa.Table, tables: Collection[str], lag: int = LAG, late: int = LAG
+) -> tuple[str, ...]:
     """Rows that the tables lack, or have too many.
 
     Args:
         lake: Where they lie.
-        clean: Silver's columns `id`, `x` and `hour`, all rows; where ids come twice, in the order
-            in which they stand in the topic.
+        clean: Silver's columns `id`, `x`, `hour` and `offset`, all rows; where ids come twice, in
+            the order in which they stand in the topic.
         tables: Those that are up to date with silver; the others are not looked at.
+        lag: How many offsets the watermark of `closed` stays behind.
+        late: So many offsets more may its last step wait: after a kill Spark writes what the
+            watermark closed with the next batch that has rows.
     """
     few = clean.filter(pc.less_equal(clean["x"], FEW))
     newest = _rows(clean.group_by("x").aggregate([("id", "max")]), "x", "id_max")
@@ -46,17 +52,38 @@ def kinds_wrong(lake: Path, clean: pa.Table, tables: Collection[str]) -> tuple[s
         "silver/named": (("id", "x", "hour", "label"), named),
         "silver/states": (("x", "hour", "__START_AT", "__END_AT"), _states(known)),
         "gold/digits": (("digit", "count"), digits.items()),
+        "silver/begun": (("x", "id"), [*((x, -1) for x in range(1, 11)), *_rows(few, "x", "id")]),
         "../archived": (("id", "x"), _rows(few, "id", "x")),
     }
     wrong = []
     for table, (columns, rows) in want.items():
         if Path(table).name in tables:
-            wrong += _differences(table, _read(lake / table, columns), Counter(rows))
+            wrong += _differences(table, _read(lake / table, columns), rows)
     if "feed" in tables:
         wrong += _feed_wrong(lake, dict(newest))
     if "landed" in tables:
         wrong += _landed_wrong(lake)
+    if "closed" in tables:
+        wrong += _closed_wrong(lake, clean, lag, late)
     return tuple(wrong)
+
+
+def newest_wrong(lake: Path, bootstrap: str, topic: str) -> tuple[str, ...]:
+    """Keys whose newest good record is not the row of `newest`, and letters of the bad ones."""
+    want: dict[bytes, int] = {}
+    bad: Counter[bytes] = Counter()
+    for key, value in _records(bootstrap, f"{topic}-keyed"):
+        if value is None:
+            want.pop(key, None)
+        elif value.startswith(b'{"n": ') and not value.startswith(b'{"n": -'):
+            want[key] = json.loads(value)["n"]
+        else:
+            bad[value] += 1
+    letters = Counter(value for (value,) in _read(lake / "dlq/newest_changes", ("value",)))
+    wrong = _differences(
+        "silver/newest", _read(lake / "silver/newest", ("_key", "n")), want.items()
+    )
+    return (*wrong, *_differences("dlq/newest_changes", letters.elements(), bad.elements()))
 
 
 def alerts_wrong(bootstrap: str, topic: str, clean: pa.Table) -> tuple[tuple[str, ...], int]:
@@ -66,7 +93,8 @@ def alerts_wrong(bootstrap: str, topic: str, clean: pa.Table) -> tuple[tuple[str
     """
     few = clean.filter(pc.less_equal(clean["x"], FEW))
     want = set(_rows(few, "id", "x"))
-    have = Counter(_records(bootstrap, f"{topic}-alerts"))
+    sent = [json.loads(value or b"") for _, value in _records(bootstrap, f"{topic}-alerts")]
+    have = Counter((value["id"], value["x"]) for value in sent)
     wrong = [f"alerts lacks {row}" for row in want - have.keys()]
     wrong += [f"alerts has {row}, which nobody sent" for row in have.keys() - want]
     return tuple(wrong), have.total() - len(have)
@@ -105,8 +133,8 @@ def _landed_wrong(lake: Path) -> list[str]:
     files = sorted((lake.parent / "landing").glob("*.json"))
     lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     numbers = [json.loads(line)["n"] for line in lines]
-    rows = Counter((n,) for n in numbers if isinstance(n, int))
-    bad = Counter(line for line, n in zip(lines, numbers, strict=True) if not isinstance(n, int))
+    rows = [(n,) for n in numbers if isinstance(n, int)]
+    bad = [line for line, n in zip(lines, numbers, strict=True) if not isinstance(n, int)]
     letters = [json.loads(row) for (row,) in _read(lake / "dlq/landed", ("row",))]
     return [
         *_differences("bronze/landed", _read(lake / "bronze/landed", ("n",)), rows),
@@ -114,10 +142,23 @@ def _landed_wrong(lake: Path) -> list[str]:
     ]
 
 
-def _differences(table: str, have: list[Any], want: Counter[Any]) -> list[str]:
-    found = Counter(have)
-    lacking = [f"{table} lacks {row}" for row in want - found]
-    return lacking + [f"{table} has {row} too often" for row in found - want]
+def _closed_wrong(lake: Path, clean: pa.Table, lag: int, late: int) -> list[str]:
+    """Each step is written once, whole, and when the watermark has passed it."""
+    offsets = clean["offset"].to_pylist()
+    steps = Counter(offset // STEP * STEP for offset in offsets)
+    have = _read(lake / "gold/closed", ("first", "count"))
+    passed = max(offsets, default=0) - lag
+    due = {first for first in steps if first + STEP <= passed - late}
+    early = [f"gold/closed has {first} too early" for first, _ in have if first + STEP > passed]
+    lacking = [f"gold/closed lacks {first}" for first in due - {first for first, _ in have}]
+    written = [(first, steps[first]) for first in due | {first for first, _ in have}]
+    return early + lacking + _differences("gold/closed", have, written)
+
+
+def _differences(table: str, have: Iterable[Any], want: Iterable[Any]) -> list[str]:
+    found, wanted = Counter(have), Counter(want)
+    lacking = [f"{table} lacks {row}" for row in wanted - found]
+    return lacking + [f"{table} has {row} too often" for row in found - wanted]
 
 
 def _rows(table: pa.Table, *columns: str) -> list[tuple[Any, ...]]:
@@ -132,7 +173,8 @@ def _read(path: Path, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
     return _rows(table.to_pyarrow_table(columns=list(columns)), *columns)
 
 
-def _records(bootstrap: str, topic: str) -> list[tuple[int, int]]:
+def _records(bootstrap: str, topic: str) -> list[tuple[bytes, bytes | None]]:
+    """Key and value of each record of the only partition, in order."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -150,7 +192,6 @@ def _records(bootstrap: str, topic: str) -> list[tuple[int, int]]:
         assert message is not None, f"the broker is silent about {topic}"
         if message.error():
             break
-        value = json.loads(message.value() or b"")
-        found.append((value["id"], value["x"]))
+        found.append((message.key() or b"", message.value()))
     consumer.close()
     return found

@@ -12,8 +12,8 @@ from typing import Self
 
 from kafka_assets_tests.helpers import create_topic
 from kafka_assets_tests.reliability.judge import Verdict, judge
-from kafka_assets_tests.reliability.killer import RUN, Kill, kill_after, kill_at
-from kafka_assets_tests.reliability.kinds import files_put, prepare, put_file
+from kafka_assets_tests.reliability.killer import RUN, Kill, kill_after, kill_at, kill_replay
+from kafka_assets_tests.reliability.kinds import files_put, prepare, put_file, put_records
 from kafka_assets_tests.reliability.ledger import Ledger
 from kafka_assets_tests.reliability.windows import CHECKPOINT
 from kafka_assets_tests.reliability.workers import GROUP, PYTHON, Crew, Setup, Worker
@@ -50,8 +50,7 @@ class Siege:
         self.lake = folder / "lake"
         if ledger is None:
             create_topic(bootstrap, topic, 2)
-            create_topic(bootstrap, f"{topic}-alerts")
-            prepare(self.lake)
+            prepare(self.lake, bootstrap, topic)
         self.events = events
         self.ledger = ledger or Ledger(bootstrap, topic, SEED)
         self.kills: list[Kill] = []
@@ -94,6 +93,10 @@ class Siege:
         kill = kill_after(self.worker, seconds, part=part, tables=tables)
         return self._struck(kill)
 
+    def strike_replay(self, window: str, table: str, rule: str) -> Kill:
+        """Start a replay of a table's letters of a rule, and kill it at a window."""
+        return self._struck(kill_replay(self.worker, window, table, rule))
+
     def recover(self, *words: str, whole: bool = True) -> Verdict:
         """Let the next worker run to the end, and compare the tables with the ledger.
 
@@ -134,9 +137,11 @@ class Siege:
         return judge(self.lake, self.ledger, whole=False)
 
     def _send(self) -> None:
-        """Send events, and let a file appear."""
+        """Send events and records of a few keys, and let a file appear."""
         self.ledger.send(self.events)
-        put_file(self.lake, files_put(self.lake))
+        files = files_put(self.lake)
+        put_records(self.ledger.bootstrap, self.ledger.topic, files)
+        put_file(self.lake, files)
 
     def _struck(self, kill: Kill) -> Kill:
         self.kills.append(kill)

@@ -209,7 +209,7 @@ def _sitting(folder: Path, past: Past, minutes: float) -> tuple[Verdict, int]:
         each = past.amounts.events_per_stroke
         with Siege(folder, broker.bootstrap, "soak", ledger=ledger, events=each) as siege:
             soak = Soak(siege, broker, past)
-            with Reader(siege.lake / "silver/clean", siege.ledger) as reader:
+            with Reader(siege.lake, siege.ledger) as reader:
                 verdict = soak.run(minutes)
             if reader.torn:
                 raise SystemExit(f"torn versions: {reader.torn[:5]}\nthe lake is kept: {folder}")

@@ -40,18 +40,30 @@ class Tables:
     def add_raw(self, *numbers: int, value: bytes | None = None) -> None:
         values = [value or event(3, n)[1] for n in numbers]
         keys = [str(n).encode() for n in numbers]
-        schema = pa.schema([("key", pa.binary()), ("value", pa.binary())])
-        self._append("bronze/raw", pa.table({"key": keys, "value": values}, schema=schema))
+        places = {"partition": [n % 2 for n in numbers], "offset": [n // 2 for n in numbers]}
+        schema = pa.schema(
+            [
+                ("key", pa.binary()),
+                ("value", pa.binary()),
+                ("partition", pa.int32()),
+                ("offset", pa.int64()),
+            ]
+        )
+        rows = {"key": keys, "value": values, **places}
+        self._append("bronze/raw", pa.table(rows, schema=schema))
 
     def add_clean(self, *numbers: int, batch: int) -> None:
         hour = datetime(2026, 11, 20, tzinfo=UTC)
-        rows = {"id": list(numbers), "x": [1] * len(numbers), "hour": [hour] * len(numbers)}
+        source = [{"partition": n % 2, "offset": n // 2} for n in numbers]
+        size = len(numbers)
+        rows = {"id": numbers, "x": [1] * size, "hour": [hour] * size, "_source": source}
         done = CommitProperties(app_transactions=[Transaction(QUERY, batch)])
         self._append("silver/clean", pa.table(rows), done)
 
     def add_letters(self, *numbers: int, batch: int) -> None:
         rows: list[dict[str, Any]] = [
             {
+                "letter_id": f"{batch}/{n}",
                 "key": str(n).encode(),
                 "value": event(3, n)[1],
                 "failed_rules": ["r"],
@@ -114,6 +126,22 @@ def test_letters_of_a_batch_that_silver_does_not_have_are_not_counted(tables: Ta
     assert faults(tables.judged()) == {"doubled": 1}
 
 
+def test_a_letter_counts_until_it_is_replayed(tables: Tables) -> None:
+    number = tables.kept[0]
+    tables.add_letters(number, batch=0)
+    assert faults(tables.judged()) == {"doubled": 1, "misplaced": 1}
+    marks = [
+        {"letter_id": f"0/{number}", "status": status, "at": datetime(2026, 11, 20, hour)}
+        for hour, status in enumerate(("replaying", "replayed"))
+    ]
+    for mark in marks:
+        write_deltalake(
+            str(tables.lake / "dlq/clean__status"), pa.Table.from_pylist([mark]), mode="append"
+        )
+        exact = mark["status"] == "replayed"
+        assert tables.judged().exact is exact
+
+
 def test_an_aborted_event_is_seen(tables: Tables) -> None:
     tables.ledger._statuses[5] = ABORTED
     assert faults(tables.judged()) == {"aborted_seen": 1}
@@ -125,11 +153,29 @@ def test_bytes_that_are_not_those_sent_are_altered(tables: Tables) -> None:
 
 
 def test_the_reader_takes_a_prefix_of_each_partition_for_whole(tables: Tables) -> None:
-    reader = Reader(tables.lake / "silver/clean", tables.ledger)
+    reader = Reader(tables.lake, tables.ledger)
     ids = DeltaTable(str(tables.lake / "silver/clean")).to_pyarrow_table()["id"].to_numpy()
     reader.look(0, ids[ids < 40])
     assert not reader.torn
     reader.look(1, ids[ids != tables.kept[3]])
+    assert len(reader.torn) == 1
+
+
+def test_the_reader_finds_a_version_that_ends_inside_of_a_batch(tables: Tables) -> None:
+    offsets = tables.lake / "_checkpoints/bronze/raw/offsets"
+    offsets.mkdir(parents=True)
+    for batch, each in enumerate((20, SIZE // 2)):
+        text = json.dumps({"topic": {"0": each, "1": each}})
+        (offsets / str(batch)).write_text(f"v1\n{{}}\n{text}")
+    ids = DeltaTable(str(tables.lake / "silver/clean")).to_pyarrow_table()["id"].to_numpy()
+    reader = Reader(tables.lake, tables.ledger)
+    for version, whole in enumerate((ids[:0], ids[ids < 40], ids)):
+        reader.look(version, whole)
+    reader.compare_with_batches()
+    assert reader.torn == []
+    # One partition is further than the other.
+    reader.look(3, ids[(ids < 40) | (ids % 2 == 0)])
+    reader.compare_with_batches()
     assert len(reader.torn) == 1
 
 

@@ -35,10 +35,15 @@ WINDOWS = (
     CHECKPOINT,
 )
 
+REPLAY_MARKED = "replay_marked_before_write"
+REPLAY_WRITTEN = "replay_written_before_mark"
+"""Windows of a replay of dead letters, which only tests aim at."""
+
 MID_LETTERS = "mid_dead_letters"
 NOT_BEGUN = "between_runs"
 SETUP = "before_first_batch"
 AFTER_COMPACTION = "after_compaction"
+REPLAYED = "after_replay"
 """What a kill can hit beside the windows that are aimed at."""
 
 LAYERS = {
@@ -57,8 +62,18 @@ LAYERS = {
     "alerts": "_sinks",
     "archived": "..",
     "landed": "bronze",
+    "begun": "silver",
+    "closed": "gold",
+    "newest_changes": "silver",
+    "newest": "silver",
 }
-FLOWS = {"copied": "odd", "latest": "latest", "states": "states"}
+FLOWS = {
+    "copied": "odd",
+    "latest": "latest",
+    "states": "states",
+    "begun": "since",
+    "newest": "newest",
+}
 """The last flow of a table that flows feed: its checkpoint is looked at."""
 
 
@@ -83,6 +98,11 @@ class Places:
         return self.lake / "dlq" / self.table
 
     @property
+    def statuses(self) -> Path:
+        """What became of the dead letters."""
+        return self.lake / "dlq" / f"{self.table}__status"
+
+    @property
     def checkpoint(self) -> Path:
         return (
             self.lake / "_checkpoints" / LAYERS[self.table] / self.table / FLOWS.get(self.table, "")
@@ -102,6 +122,7 @@ class Snapshot:
     commits: frozenset[str]
     log: frozenset[str]
     letters_log: frozenset[str]
+    status_log: frozenset[str]
     letters: frozenset[str]
     data: frozenset[str]
     lease: int
@@ -114,6 +135,7 @@ class Snapshot:
             commits=_names(places.checkpoint / "commits"),
             log=_names(places.data / "_delta_log"),
             letters_log=_names(places.letters / "_delta_log"),
+            status_log=_names(places.statuses / "_delta_log"),
             letters=_names(places.letters),
             data=_names(places.data),
             lease=_changed(places.lease),
@@ -132,7 +154,9 @@ class Snapshot:
             return bool(_parquet(_names(places.letters) - self.letters))
         if window == BETWEEN:
             return bool(_json(_names(places.letters / "_delta_log") - self.letters_log))
-        if window == AFTER_DELTA:
+        if window == REPLAY_MARKED:
+            return bool(self._new_statuses())
+        if window in (AFTER_DELTA, REPLAY_WRITTEN):
             return bool(_json(_names(places.data / "_delta_log") - self.log))
         if window == AFTER_COMMIT:
             return bool(_new_numbers(places.checkpoint / "commits", self.commits))
@@ -140,6 +164,21 @@ class Snapshot:
             new = _names(places.data / "_delta_log") - self.log
             return any(".checkpoint." in name for name in new)
         raise ValueError(window)
+
+    def _new_statuses(self) -> list[str]:
+        names = _json(_names(self.places.statuses / "_delta_log") - self.status_log)
+        # The first version makes the table.
+        return [name for name in names if int(name.split(".")[0]) > 0]
+
+    def seen_of_replay(self) -> str:
+        """Which window of a replay of letters that all pass a kill has hit."""
+        marks = len(self._new_statuses())
+        written = _json(_names(self.places.data / "_delta_log") - self.log)
+        if marks > 1:
+            return REPLAYED
+        if written:
+            return REPLAY_WRITTEN
+        return REPLAY_MARKED if marks else NOT_BEGUN
 
     def seen(self) -> str:
         """Which window a kill has hit, from what it left."""

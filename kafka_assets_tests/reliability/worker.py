@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafka_assets.errors import FenceRefused, KafkaAssetsError
+from kafka_assets.operations.letters import Filter
+from kafka_assets.operations.replay import replay
 from kafka_assets.streaming.run import run_graph
 from kafka_assets.streaming.session import spark_session
 from kafka_assets_tests.reliability import pipeline, without
@@ -64,7 +66,7 @@ def _answer(command: list[str], session: SparkSession, settings: Settings, topic
 
 
 def _do(command: list[str], session: SparkSession, settings: Settings, topic: str) -> str:
-    """`run [strict] [table ...]`, `optimize TABLE-PATH` or `set TABLE-PATH NAME VALUE`."""
+    """`run [strict] [table ...]`, or one of the other commands below."""
     match command:
         case ["run", *words]:
             graph = pipeline.graph(settings, topic, strict="strict" in words)
@@ -73,6 +75,10 @@ def _do(command: list[str], session: SparkSession, settings: Settings, topic: st
             broken = [c.name for r in reports.values() for c in r.conservation if not c.holds]
             kept = " ".join(f"{name}={report.kept}" for name, report in reports.items())
             return f"{kept} {'NOT CONSERVED ' + ' '.join(broken) if broken else ''}".strip()
+        case ["replay", table, rule]:
+            node = pipeline.graph(settings, topic).tables[table]
+            report = replay(node, session, settings, Filter(rule=rule), by="the siege")
+            return f"{report.finished} finished, {report.rows} rows"
         case ["optimize", path]:
             session.sql(f"OPTIMIZE delta.`{settings.lake}/{path}`").collect()
             return path

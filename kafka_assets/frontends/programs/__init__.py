@@ -11,5 +11,6 @@ from __future__ import annotations
 
 from kafka_assets.frontends.programs.load import load_program
 from kafka_assets.frontends.programs.loaded import LoadedProgram
+from kafka_assets.frontends.programs.sql_file import load_sql_file
 
-__all__ = ["LoadedProgram", "load_program"]
+__all__ = ["LoadedProgram", "load_program", "load_sql_file"]

@@ -48,11 +48,6 @@ def files(registry: Registry, asked: Asked) -> Source | None:
     return Source(path, "files", how, asked.place, files=read)
 
 
-def same_path(path: str) -> str:
-    """A path in the one form by which it is compared."""
-    return path.rstrip("/") or path[:1]
-
-
 class _Files:
     """What one reader says, looked at part by part.
 
@@ -86,7 +81,7 @@ class _Files:
                 'take the path from spark.conf.get("..."), and give it: conf={...}',
             )
             return None
-        return same_path(path)
+        return file_options.same_path(path)
 
     def format(self) -> str | None:
         """The files' format, as Spark calls it; None when it cannot be read."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 from kafka_assets.declarations import Declaration, FileSource, Flow, Place, Table, Topic
 from kafka_assets.declarations.places import declared
 from kafka_assets.errors import DeclarationError, Problem, ProgramRefused
+from kafka_assets.frontends.file_options import same_path
 from kafka_assets.frontends.names import Parts
 from kafka_assets.frontends.programs.feeding import changes_of, flow_of, sink_of
-from kafka_assets.frontends.programs.files import same_path
 from kafka_assets.frontends.programs.inputs import Reads
 from kafka_assets.frontends.programs.loaded import LoadedProgram
 from kafka_assets.frontends.programs.mapping import Tables
@@ -18,6 +19,14 @@ from kafka_assets.frontends.programs.program import Program
 from kafka_assets.frontends.programs.registry import Registry, parts, short, snake
 from kafka_assets.frontends.programs.source import specifications_of, sql_of
 from kafka_assets.frontends.sql import Loaded, load_files
+
+
+class _Given(TypedDict):
+    """What the author says about the SQL of a program."""
+
+    called: Mapping[str, str] | None
+    conf: Mapping[str, str]
+    schemas: Mapping[str, str]
 
 
 def load_program(
@@ -38,7 +47,7 @@ def load_program(
     Args:
         path: A `.py` file, a notebook exported as source, an `.ipynb` notebook, or a folder.
         layers: Table name -> layer, where the derived one is not meant.
-        conf: What `spark.conf.get` and `dbutils.widgets.get` answer.
+        conf: What `spark.conf.get` and `dbutils.widgets.get` answer, and `${name}` in SQL.
         tables: Tables or paths that it reads and others declare -> name in the graph.
         topics: Topics that are declared elsewhere and that it reads too.
         schemas: Paths of files that it reads without a schema -> their columns as DDL, or the name
@@ -55,9 +64,10 @@ def load_program(
     file = Path(path).resolve()
     borrowed = dict(tables or {})
     columns = {same_path(folder): one for folder, one in (schemas or {}).items()}
-    sql, refused = _sql(file, topics, names)
-    written = frozenset(tuple(map(snake, one)) for one in sql.names)
     values = {k: str(v) for k, v in (conf or {}).items()}
+    given: _Given = {"called": names, "conf": values, "schemas": columns}
+    sql, refused = _sql(file, topics, given)
+    written = frozenset(tuple(map(snake, one)) for one in sql.names)
     program = Program(file, values, borrowed, columns, written, names or {})
     by = program.execute()
     registry = by.registry
@@ -74,7 +84,6 @@ def load_program(
     changes = [changes_of(registry, reads, one) for one in registry.changes]
     sinks = [sink_of(registry, one, registry.brokers) for one in registry.sinks]
     _look_at_guesses(registry, reads, [one for one in (*made, *flows, *changes) if one is not None])
-    _refuse_unused(registry)
     registry.refuse_lost_rules()
     for problem in registry.refused_at_top:
         if problem not in registry.problems:
@@ -82,9 +91,10 @@ def load_program(
             registry.note(f"{problem.what}; no table uses it", Place(file_name, int(line)))
     # Now that Python's topics have names, SQL that reads one of them uses its name.
     others = [parts(one.written) for one in registry.datasets]
-    sql, refused = _sql(file, [*topics, *reads.topics.values()], names, others)
+    sql, refused = _sql(file, [*topics, *reads.topics.values()], given, others)
     registry.problems.extend(one for one in refused if one not in registry.problems)
     _refuse_beside_sql(registry, sql, beside)
+    _refuse_unused(registry, sql)
     _note_specifications(registry, file)
     if not registry.problems and not (made or sinks or sql.declarations):
         registry.problem("declares no table", "is it a program of DLT or Spark pipelines?")
@@ -107,12 +117,12 @@ def load_program(
 def _sql(
     path: Path,
     topics: Sequence[Topic],
-    names: Mapping[str, str] | None,
+    given: _Given,
     others: Sequence[Parts] = (),
 ) -> tuple[Loaded, list[Problem]]:
     """What SQL in a program's folder declares, and why it cannot be read."""
     try:
-        return load_files(sql_of(path), topics, called=names, others=others), []
+        return load_files(sql_of(path), topics, others=others, **given), []
     except DeclarationError as error:
         what = error.what.replace(f" ({error.where})", "")
         fix = f"{error.fix or 'correct it'}; what declares nothing does not belong in the folder"
@@ -168,15 +178,16 @@ def _note_specifications(registry: Registry, path: Path) -> None:
         )
 
 
-def _refuse_unused(registry: Registry) -> None:
+def _refuse_unused(registry: Registry, sql: Loaded) -> None:
     """Columns that the author gives are those of no reader that has its own."""
+    without = registry.without_schema | sql.without_schema
     for path, columns in registry.schemas.items():
-        if path not in registry.without_schema:
+        if path not in without:
             registry.problem(
                 f"schemas={{{path!r}: {columns!r}}}: the program reads no files there without a "
                 "schema of its own",
                 "remove it, or write the path as the program does; it reads "
-                f"{', '.join(sorted(registry.without_schema)) or '(none)'} so",
+                f"{', '.join(sorted(without)) or '(none)'} so",
                 Place(short(str(registry.folder)), 1),
             )
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_assets.declarations import Place, Read
+from kafka_assets.frontends.file_options import same_path
 from kafka_assets.frontends.programs.execution import Execution
 from kafka_assets.frontends.programs.facts import Aggregate, Facts, Source
-from kafka_assets.frontends.programs.files import same_path
 from kafka_assets.frontends.programs.readers import FORMATS, Reader
 from kafka_assets.frontends.programs.registry import Function, place_of
 

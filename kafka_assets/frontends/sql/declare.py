@@ -37,6 +37,7 @@ from kafka_assets.frontends.sql.statements import (
 from kafka_assets.frontends.sql.table import declare_table, refuse_batch_size, refuse_view_options
 from kafka_assets.frontends.sql.text import Source
 from kafka_assets.frontends.sql.using import NO_CATALOG, Sources, Use, once, use_of
+from kafka_assets.frontends.sql.values import filled
 
 __all__ = ["Loaded", "Note", "load_files", "load_sql"]
 
@@ -50,12 +51,14 @@ class Loaded:
         notes: What was taken differently than it is written.
         typed: Tables that flows feed and that list types: each flow has to cast to them.
         names: The names of the tables as they are written.
+        without_schema: Paths of files that are read without saying their columns.
     """
 
     declarations: tuple[Declaration, ...]
     notes: tuple[Note, ...]
     typed: frozenset[str] = frozenset()
     names: frozenset[Name] = frozenset()
+    without_schema: frozenset[str] = frozenset()
 
 
 def load_sql(path: Path) -> tuple[Declaration, ...]:
@@ -74,6 +77,8 @@ def load_files(
     called: Mapping[str, str] | None = None,
     others: Iterable[Name] = (),
     borrowed: Mapping[str, str] | None = None,
+    conf: Mapping[str, str] | None = None,
+    schemas: Mapping[str, str] | None = None,
 ) -> Loaded:
     """The declarations of SQL files.
 
@@ -84,6 +89,8 @@ def load_files(
         called: What tables that share the last part of their names are called by the author.
         others: Names of tables that are declared beside these files.
         borrowed: Tables that they read and others declare -> name in the graph.
+        conf: Values that take the place of `${name}`.
+        schemas: Paths of files that are read without a schema -> their columns.
 
     Returns:
         Declarations, and notes on what was taken differently than it is written.
@@ -92,7 +99,9 @@ def load_files(
         DeclarationError: Something is no statement, or cannot be mapped; names the table, file,
             line, column and the fix, and shows the line.
     """
-    statements = [one for path in paths for one in parse(Source.read(path))]
+    unused: list[Note] = []
+    files = [filled(Source.read(path), conf or {}, unused) for path in paths]
+    statements = [one for file in files for one in parse(file)]
     written = [one.name for one in statements if isinstance(one, TableStatement)]
     apart = told_apart([*map(without_live, [*written, *others])], called)
     # What others declare is known by its whole name, and by no other.
@@ -101,7 +110,8 @@ def load_files(
     statements = [_settled(one, apart, theirs) for one in statements]
     names = frozenset(one.name[-1] for one in statements if one.name)
     tables = frozenset(one.name[-1] for one in statements if isinstance(one, TableStatement))
-    outside = Outside(Sources({topic.topic: topic for topic in topics}), names, tables)
+    sources = Sources({topic.topic: topic for topic in topics})
+    outside = Outside(sources, names, tables, schemas or {})
     kept = [one for one in statements if isinstance(one, TableStatement)]
     own = frozenset(one.name[-1] for one in kept if one.kind != "temporary_view")
     pipeline = _Pipeline(outside, apart, theirs, frozenset(known), own)
@@ -121,8 +131,14 @@ def load_files(
         and any(column.type for column in _returned(one.columns))
     }
     declarations = (*outside.declarations, *pipeline.declarations)
-    notes = (*outside.notes, *pipeline.notes)
-    return Loaded(declarations, notes, frozenset(typed), frozenset(map(without_live, written)))
+    notes = (*unused, *outside.notes, *pipeline.notes)
+    return Loaded(
+        declarations,
+        notes,
+        frozenset(typed),
+        frozenset(map(without_live, written)),
+        frozenset(outside.without_schema),
+    )
 
 
 @dataclass

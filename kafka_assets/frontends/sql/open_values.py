@@ -1,4 +1,4 @@
-"""Places in a statement that a value is to be put into: nobody gives one to a SQL file."""
+"""Places in a statement that a value is to be put into, and for which nobody has given one."""
 
 from __future__ import annotations
 
@@ -25,11 +25,15 @@ def refuse_open_values(source: Source, tokens: list[Token]) -> None:
     first = _first_named(source, tokens) or _first_parameter(source, tokens)
     if first is not None:
         offset, written = first
+        named = re.fullmatch(r"\$\{([\w.-]+)\}", written)
         raise source.refused(
             STATEMENT,
             offset,
             f"{written} stands where a value should, and nothing here puts one there",
-            "write the value itself",
+            f"write SET {named[1]} = value; above, or give it to ka.program: "
+            f'conf={{"{named[1]}": ...}}'
+            if named is not None
+            else "write the value itself",
         )
 
 

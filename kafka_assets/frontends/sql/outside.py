@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from kafka_assets.declarations import Declaration, FileSource, Topic, file_source, kafka_topic
-from kafka_assets.declarations.files import source_name
+from kafka_assets.declarations.files import FIXED, source_name
 from kafka_assets.declarations.model import Place
 from kafka_assets.declarations.places import written_at
 from kafka_assets.errors import DeclarationError
@@ -45,6 +45,8 @@ class Outside:
         sources: These, those of Python among them.
         names: Names of all statements.
         tables: Names of the tables and views among them.
+        schemas: Columns of files that are read without saying them, by path.
+        without_schema: Paths of files that are read so.
         declarations: The new ones, in order of appearance.
         notes: What was taken differently than it is written.
     """
@@ -52,6 +54,8 @@ class Outside:
     sources: Sources
     names: frozenset[str]
     tables: frozenset[str]
+    schemas: Mapping[str, str] = field(default_factory=dict)
+    without_schema: set[str] = field(default_factory=set)
     declarations: list[Declaration] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
 
@@ -103,11 +107,18 @@ class Outside:
                 source_name(read.path, taken),
                 read.path,
                 format=read.format,
-                schema=read.schema,
+                schema=self._columns(read),
                 options=dict((*read.options, *read.limits)),
             )
         self.sources.files[read] = made
         return made
+
+    def _columns(self, read: FilesRead) -> str | None:
+        if read.schema is not None or read.format in FIXED:
+            return read.schema
+        path = file_options.same_path(read.path)
+        self.without_schema.add(path)
+        return self.schemas.get(path)
 
     def _limit(self, source: Source, subject: str, read: FilesRead) -> None:
         """Keep the limits of a stream, also when others read its files before, without any."""

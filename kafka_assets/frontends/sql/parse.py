@@ -46,6 +46,10 @@ def parse(source: Source) -> list[Statement]:
 def _statement(cursor: Cursor) -> list[Statement]:
     if sees_changes(cursor):
         return [changes(cursor, None)]
+    if cursor.takes("SET"):
+        # What it says has been put into its places: see `values`.
+        cursor.rest()
+        return []
     if not cursor.sees("CREATE"):
         raise cursor.refused(
             f"{cursor.word().upper()} is no statement that declares something", f"use {_FORMS}"

@@ -36,16 +36,37 @@ _SECRET = re.compile(
 
 
 @dataclass(frozen=True)
+class Shift:
+    """A value that was put in the place of something written.
+
+    Attributes:
+        start: Where the value begins.
+        end: Where it ends.
+        written: Where what is written began.
+        written_end: Where that ended.
+    """
+
+    start: int
+    end: int
+    written: int
+    written_end: int
+
+
+@dataclass(frozen=True)
 class Source:
     """A SQL file.
 
     Attributes:
         file: Its path, as messages name it.
-        text: What it holds.
+        text: What it holds, with values in their places.
+        written: What it holds as it is written, where values were put in.
+        shifts: The values, in order.
     """
 
     file: str
     text: str
+    written: str | None = None
+    shifts: tuple[Shift, ...] = ()
 
     @classmethod
     def read(cls, path: Path) -> Source:
@@ -66,8 +87,13 @@ class Source:
             ) from None
 
     def place(self, offset: int) -> Place:
-        """File, line and column of a character."""
-        before = self.text[:offset]
+        """File, line and column of a character, as they are written."""
+        for shift in reversed(self.shifts):
+            if shift.start <= offset:
+                behind = max(offset - shift.end, 0)
+                offset = shift.written if offset < shift.end else shift.written_end + behind
+                break
+        before = (self.written or self.text)[:offset]
         return Place(self.file, before.count("\n") + 1, offset - before.rfind("\n"))
 
     def refused(self, subject: str, offset: int, what: str, fix: str) -> DeclarationError:
@@ -77,7 +103,7 @@ class Source:
 
     def shown(self, place: Place) -> str:
         """The line of a place, with a mark below its column; values of secrets are stars."""
-        lines = self.text.splitlines()
+        lines = (self.written or self.text).splitlines()
         line = lines[place.line - 1] if place.line <= len(lines) else ""
         line = _SECRET.sub(lambda found: found[1] + "*" * len(found[2]), line)
         number = f"  {place.line} | "

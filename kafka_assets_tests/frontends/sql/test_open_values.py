@@ -1,9 +1,10 @@
-"""Places that a value is to be put into are refused: nobody gives one to a SQL file."""
+"""Values get into their places in SQL; a place for which there is none is refused."""
 
 from __future__ import annotations
 
 import pytest
 
+from kafka_assets.declarations import Table
 from kafka_assets_tests.frontends.sql.helpers import load, refused
 
 TABLE = "CREATE STREAMING TABLE t AS\nSELECT * FROM STREAM x WHERE "
@@ -28,7 +29,13 @@ def test_a_place_for_a_value_in_a_select_is_refused_by_its_line(
     assert f"{written} stands where a value should, and nothing here puts one there" in str(error)
     column = len("SELECT * FROM STREAM x WHERE ") + condition.index(written) + 1
     assert error.where.endswith(f"a.sql:2:{column}")
-    assert error.fix == "write the value itself"
+    if written.startswith("$"):
+        name = written[2:-1]
+        assert error.fix == (
+            f'write SET {name} = value; above, or give it to ka.program: conf={{"{name}": ...}}'
+        )
+    else:
+        assert error.fix == "write the value itself"
 
 
 @pytest.mark.parametrize(
@@ -68,3 +75,44 @@ def test_what_only_databricks_reads_is_refused_by_name() -> None:
 def test_colons_and_signs_that_ask_for_no_value_are_kept(select: str) -> None:
     (made,) = load(f"CREATE STREAMING TABLE t AS SELECT {select}").declarations
     assert made.name == "t"
+
+
+def loaded_query(text: str) -> str:
+    """The text of the SELECT of table t."""
+    made = next(one for one in load(text).declarations if one.name == "t")
+    assert isinstance(made, Table)
+    return made.function.text  # type: ignore[attr-defined]
+
+
+def test_a_value_that_is_set_takes_its_place_in_what_comes_after_it() -> None:
+    text = "SET start = '2026-01-01';\nSET day = ${start};\nCREATE STREAMING TABLE t AS SELECT * "
+    query = loaded_query(text + "FROM STREAM x WHERE at > ${day} -- ${none}")
+    assert "at > '2026-01-01'" in query
+    before = "CREATE STREAMING TABLE t AS SELECT * FROM STREAM x WHERE at > ${day};\nSET day = 1"
+    assert "${day} stands where a value should" in str(refused(before))
+    again = "SET n = 1; SET n = 2; CREATE STREAMING TABLE t AS SELECT * FROM STREAM x WHERE a > "
+    assert "a > 2" in loaded_query(again + "${spark:n}")
+
+
+def test_an_error_behind_a_value_points_at_what_is_written() -> None:
+    text = (
+        "SET where = 'some long text';\n"
+        "CREATE STREAMING TABLE t AS SELECT * FROM STREAM x WHERE a = ${where} AND b > ${least}"
+    )
+    error = refused(text)
+    assert error.where.endswith(f"a.sql:2:{text.splitlines()[1].index('${least}') + 1}")
+    assert "a = ${where} AND b > ${least}" in error.what
+    assert "some long text" not in error.what
+
+
+def test_what_a_set_cannot_do_is_refused_or_noted() -> None:
+    table = "CREATE STREAMING TABLE t AS SELECT * FROM STREAM x"
+    assert "SET gives no value to a name" in str(refused(f"SET a; {table}"))
+    error = refused(f"SET spark.sql.ansi.enabled = false; {table}")
+    assert "a setting of Spark belongs to the tables that need it" in error.what
+    assert "'kafka_assets.spark_conf.spark.sql.ansi.enabled' = false" in str(error.fix)
+    texts = [note.text for note in load(f"SET pipelines.a = 1; SET b = 2; {table}").notes]
+    assert texts == [
+        "SET pipelines.a is not used: it is about Databricks",
+        "SET b is not used: nothing asks for ${b}",
+    ]
