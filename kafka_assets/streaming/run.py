@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from upath import UPath
 
 from kafka_assets.declarations import Topic
-from kafka_assets.errors import KafkaAssetsError, RunFailed, SourceError
+from kafka_assets.errors import FenceRefused, KafkaAssetsError, RunFailed, SourceError
 from kafka_assets.graph import Files, Graph, Node
 from kafka_assets.settings import Settings
 from kafka_assets.sources import files
@@ -255,9 +255,24 @@ def _publish(
         if not topics:
             return {}
         admin = KafkaAdmin(settings.kafka)
+        now = admin.describe(topics)
+        _refuse_made_anew(node, topics, now)
         if settings.kafka.group_id is not None and positions:
             admin.publish_offsets(f"{settings.kafka.group_id}.{node.name}", positions)
-        now = admin.describe(topics)
         return {(t, p): end for t, state in now.items() for p, end in state.end.items()}
 
     return publish
+
+
+def _refuse_made_anew(
+    node: Node, before: Mapping[str, TopicState], now: Mapping[str, TopicState]
+) -> None:
+    """Refuse what was read of a topic that became another one meanwhile: offsets mean that too."""
+    for topic, state in before.items():
+        if now[topic].topic_id != state.topic_id:
+            raise FenceRefused(
+                "source_recreated",
+                f"table {node.name!r}: its topic {topic!r} was deleted and made anew while it was "
+                "read: records of the new one may stand among the rows of this run",
+                fix=f"kafka-assets reset {node.name} (builds it anew from the new one)",
+            )

@@ -47,9 +47,19 @@ def asked(address: str, query: str) -> dict[str, object]:
 
 
 @pytest.mark.timeout(600)
-def test_events_reach_gold_by_themselves_and_everything_stops(tmp_path: Path) -> None:
+def test_events_reach_gold_by_themselves_and_a_part_that_ends_stops_the_rest(
+    tmp_path: Path,
+) -> None:
     before = {p.pid for p in psutil.Process(os.getpid()).children(recursive=True)}
-    with running_demo(tmp_path, None, 5, 0.1, 1) as (demo, ended):
+    children: list[psutil.Process] = []
+    with pytest.raises(PartEnded, match="the broker ended by itself"):
+        watch_a_demo_whose_broker_is_killed(tmp_path, children)
+    _, left = psutil.wait_procs([p for p in children if p.pid not in before], timeout=20)
+    assert left == [], "processes of the demo are left"
+
+
+def watch_a_demo_whose_broker_is_killed(folder: Path, children: list[psutil.Process]) -> None:
+    with running_demo(folder, None, 5, 0.1, 1) as (demo, ended):
         assert wait_for_ui(demo.address, ended)
         rows = until_gold(demo)
         assert rows["silver/tracker_silver"]
@@ -59,24 +69,22 @@ def test_events_reach_gold_by_themselves_and_everything_stops(tmp_path: Path) ->
         tags = json.dumps(runs)
         assert "kafka_lag" in tags
         assert "FAILURE" not in tags
-        children = psutil.Process(os.getpid()).children(recursive=True)
-    _, left = psutil.wait_procs([p for p in children if p.pid not in before], timeout=20)
-    assert left == [], "processes of the demo are left"
-
-
-@pytest.mark.timeout(300)
-def test_a_part_that_ends_by_itself_stops_the_rest_and_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PartEnded, match="the broker ended by itself"):
-        kill_the_broker_of_a_demo(tmp_path)
-
-
-def kill_the_broker_of_a_demo(folder: Path) -> None:
-    with running_demo(folder, None, 5, 0.1, 1) as (_, ended):
-        children = psutil.Process(os.getpid()).children(recursive=True)
+        children += psutil.Process(os.getpid()).children(recursive=True)
         brokers = [p for p in children if p.name() == "java" and "kafka.Kafka" in p.cmdline()]
         (broker,) = [p for p in brokers if str(folder) in " ".join(p.cmdline())]
         broker.kill()
         assert ended.wait(30)
+
+
+@pytest.mark.verify
+@pytest.mark.timeout(300)
+def test_a_demo_that_is_ended_leaves_no_process(tmp_path: Path) -> None:
+    before = {p.pid for p in psutil.Process(os.getpid()).children(recursive=True)}
+    with running_demo(tmp_path, None, 5, 0.1, 1) as (demo, ended):
+        assert wait_for_ui(demo.address, ended)
+        children = psutil.Process(os.getpid()).children(recursive=True)
+    _, left = psutil.wait_procs([p for p in children if p.pid not in before], timeout=20)
+    assert left == []
 
 
 def test_a_ui_port_in_use_is_named(tmp_path: Path) -> None:
