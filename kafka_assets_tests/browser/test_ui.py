@@ -5,14 +5,7 @@ Needs Chromium: `playwright install chromium`, or the system's own.
 
 from __future__ import annotations
 
-import os
 import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,35 +13,14 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-ROOT = Path(__file__).parents[2]
-START_SECONDS = 90
+from kafka_assets_tests.web import web_server
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A real Dagster web server on this machine, with an instance of its own."""
-    home = tmp_path_factory.mktemp("home")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [
-        "-m",
-        "dagster_webserver",
-        "-h",
-        "127.0.0.1",
-        "-p",
-        str(port),
-        "-w",
-        "workspace.yaml",
-    ]
-    environment = {**os.environ, "DAGSTER_HOME": str(home), "KAFKA_ASSETS_LAKE": str(home / "lake")}
-    process = subprocess.Popen([sys.executable, *command], cwd=ROOT, env=environment)
-    try:
-        _wait(f"http://127.0.0.1:{port}/server_info", process)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(30)
+    with web_server(Path("workspace.yaml"), tmp_path_factory.mktemp("home")) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -94,16 +66,3 @@ def test_both_sensors_are_on_the_automation_page(page: Page, address: str) -> No
     page.goto(f"{address}/automation")
     for name in ("kafka_lag", "kafka_automation"):
         page.get_by_text(name, exact=True).first.wait_for(timeout=60_000)
-
-
-def _wait(url: str, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + START_SECONDS
-    while time.monotonic() < until:
-        assert process.poll() is None, "the web server ended by itself"
-        try:
-            urllib.request.urlopen(url, timeout=2).close()
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.5)
-        else:
-            return
-    raise AssertionError(f"no answer at {url} after {START_SECONDS} s")

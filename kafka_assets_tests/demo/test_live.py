@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import time
-import urllib.request
 from pathlib import Path
 
 import psutil
@@ -16,6 +15,7 @@ from kafka_assets.demo.live import Demo, PartEnded, running_demo, wait_for_ui
 from kafka_assets.demo.screen import lines, render
 from kafka_assets.errors import BrokerError
 from kafka_assets_tests.helpers import rendered
+from kafka_assets_tests.web import asked
 
 pytestmark = pytest.mark.dagster_dev
 
@@ -32,18 +32,6 @@ def until_gold(demo: Demo) -> dict[str, int | None]:
         time.sleep(2)
     log = (demo.folder / "dagster.log").read_text(errors="replace")
     raise AssertionError(f"no gold rows within {PATIENCE_SECONDS} s; {log[-3000:]}")
-
-
-def asked(address: str, query: str) -> dict[str, object]:
-    """Ask the UI's server."""
-    request = urllib.request.Request(
-        f"{address}/graphql",
-        data=json.dumps({"query": query}).encode(),
-        headers={"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        found: dict[str, object] = json.load(answer)
-    return found
 
 
 @pytest.mark.timeout(600)

@@ -1,4 +1,4 @@
-"""A full disk stops a run with a message, and loses and doubles nothing."""
+"""A disk that is full or read-only stops a run with a message; nothing is lost or doubled."""
 
 from __future__ import annotations
 
@@ -51,3 +51,26 @@ def test_a_run_on_a_full_disk_is_refused_by_name_and_goes_on_when_there_is_room(
     ballast.unlink()
     bronze.run()
     assert bronze.offsets() == list(range(103))
+
+
+@pytest.mark.verify
+def test_a_run_on_a_read_only_disk_is_refused_by_name_and_goes_on_when_it_can_write(
+    spark: SparkSession, settings: Settings, topic_name: str, small_disk: Path
+) -> None:
+    def remount(how: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{how}", str(small_disk)], check=True)
+
+    bronze = Bronze(
+        spark, settings.model_copy(update={"lake": str(small_disk / "lake")}), topic_name
+    )
+    bronze.produce(b"d")
+    remount("ro")
+    try:
+        with pytest.raises(LakeError, match="cannot be written") as raised:
+            bronze.run()
+    finally:
+        remount("rw")
+    assert str(small_disk) in str(raised.value)
+    assert raised.value.fix
+    bronze.run()
+    assert bronze.offsets() == list(range(4))
