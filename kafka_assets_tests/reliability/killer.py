@@ -92,15 +92,23 @@ def kill_after(
     return _kill(worker, before, "random", part)
 
 
-def kill_replay(worker: Worker, window: str, table: str, rule: str) -> Kill:
-    """Start a replay of a table's letters of a rule, all of which pass, and kill it at a window."""
+def kill_replay(worker: Worker, window: str, table: str, words: str, *, interrupted: bool) -> Kill:
+    """Start a replay of dead letters, all of which pass, and kill it at a window.
+
+    Args:
+        worker: The victim, ready.
+        window: `REPLAY_MARKED` or `REPLAY_WRITTEN`.
+        table: The letters' table.
+        words: Which letters; see `worker`.
+        interrupted: Whether a replay of this table was killed before, and not started again.
+    """
     before = Snapshot.take(Places(worker.setup.lake, table))
-    worker.tell(f"replay {table} {rule}")
+    worker.tell(f"replay {table} {words}")
     deadline = time.monotonic() + PATIENCE
     while not (before.reached(window) or worker.answered) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
     worker.kill(GROUP)
-    return Kill(window, GROUP, table, before.seen_of_replay())
+    return Kill(window, GROUP, table, before.seen_of_replay(interrupted))
 
 
 def tables_of(window: str) -> tuple[str, ...]:

@@ -93,9 +93,10 @@ class Siege:
         kill = kill_after(self.worker, seconds, part=part, tables=tables)
         return self._struck(kill)
 
-    def strike_replay(self, window: str, table: str, rule: str) -> Kill:
-        """Start a replay of a table's letters of a rule, and kill it at a window."""
-        return self._struck(kill_replay(self.worker, window, table, rule))
+    def strike_replay(self, window: str, words: str, *, interrupted: bool) -> Kill:
+        """Start a replay of silver's letters, and kill it at a window; see `kill_replay`."""
+        kill = kill_replay(self.worker, window, "clean", words, interrupted=interrupted)
+        return self._struck(kill)
 
     def recover(self, *words: str, whole: bool = True) -> Verdict:
         """Let the next worker run to the end, and compare the tables with the ledger.

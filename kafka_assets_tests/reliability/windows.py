@@ -170,15 +170,19 @@ class Snapshot:
         # The first version makes the table.
         return [name for name in names if int(name.split(".")[0]) > 0]
 
-    def seen_of_replay(self) -> str:
-        """Which window of a replay of letters that all pass a kill has hit."""
-        marks = len(self._new_statuses())
+    def seen_of_replay(self, interrupted: bool) -> str:
+        """Which window of a replay of letters that all pass a kill has hit.
+
+        Args:
+            interrupted: Whether another was killed before, whose letters are marked first.
+        """
+        marks = len(self._new_statuses()) - interrupted
         written = _json(_names(self.places.data / "_delta_log") - self.log)
         if marks > 1:
             return REPLAYED
         if written:
             return REPLAY_WRITTEN
-        return REPLAY_MARKED if marks else NOT_BEGUN
+        return REPLAY_MARKED if marks > 0 else NOT_BEGUN
 
     def seen(self) -> str:
         """Which window a kill has hit, from what it left."""

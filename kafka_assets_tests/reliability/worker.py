@@ -75,9 +75,10 @@ def _do(command: list[str], session: SparkSession, settings: Settings, topic: st
             broken = [c.name for r in reports.values() for c in r.conservation if not c.holds]
             kept = " ".join(f"{name}={report.kept}" for name, report in reports.items())
             return f"{kept} {'NOT CONSERVED ' + ' '.join(broken) if broken else ''}".strip()
-        case ["replay", table, rule]:
+        case ["replay", table, rule, *partition]:
             node = pipeline.graph(settings, topic).tables[table]
-            report = replay(node, session, settings, Filter(rule=rule), by="the siege")
+            wanted = Filter(rule=rule, partition=int(partition[0]) if partition else None)
+            report = replay(node, session, settings, wanted, by="the siege")
             return f"{report.finished} finished, {report.rows} rows"
         case ["optimize", path]:
             session.sql(f"OPTIMIZE delta.`{settings.lake}/{path}`").collect()

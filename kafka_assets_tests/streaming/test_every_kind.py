@@ -134,13 +134,17 @@ class Everything:
         """Let every stream believe that it had died before it wrote down its last batch."""
         repeated = 0
         for commits in sorted(Path(settings.lake).glob("_checkpoints/**/commits")):
-            numbers = [int(file.name) for file in commits.iterdir() if file.name.isdigit()]
-            if not numbers:
-                continue
-            (commits / str(max(numbers))).unlink()
-            (commits / f".{max(numbers)}.crc").unlink()
-            repeated += 1
+            last, begun = _last(commits), _last(commits.parent / "offsets")
+            # One that did not run since it was told so believes it still.
+            if last == begun >= 0:
+                (commits / str(last)).unlink()
+                (commits / f".{last}.crc").unlink()
+                repeated += 1
         return repeated
+
+
+def _last(log: Path) -> int:
+    return max((int(file.name) for file in log.iterdir() if file.name.isdigit()), default=-1)
 
 
 def _rows(path: str, columns: Sequence[str]) -> Counter[Any]:
