@@ -86,6 +86,7 @@ def test_a_medallion_program_runs_unchanged_and_again(
     assert program.rows("top_customers", "customer_id", "spent") == [("c1", 15.0), (None, 20.0)]
 
 
+@pytest.mark.verify
 def test_a_row_on_which_a_programs_function_raises_is_a_dead_letter_with_its_record(
     spark: SparkSession, settings: Settings, tmp_path: Path, topic_name: str
 ) -> None:

@@ -206,7 +206,7 @@ def test_what_only_a_reset_repairs_is_refused_by_a_repair(bronze: Bronze) -> Non
         repair.repair(bronze.node, bronze.settings)
 
 
-@pytest.mark.parametrize("directly", [True, False])
+@pytest.mark.parametrize("directly", [pytest.param(True, marks=pytest.mark.verify), False])
 def test_rows_of_another_flow_do_not_tell_how_far_a_flow_came(
     spark: SparkSession, settings: Settings, topic_name: str, directly: bool
 ) -> None:

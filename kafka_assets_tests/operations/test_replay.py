@@ -162,6 +162,7 @@ def killed_before(
             again(pipeline, wanted)
 
 
+@pytest.mark.verify
 def test_a_replay_that_died_at_any_step_and_is_started_again_writes_once(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -296,7 +297,7 @@ def test_letters_of_a_table_of_several_streams_are_refused(pipeline: Pipeline) -
         replay.replay(node, pipeline.spark, pipeline.settings, by="me")
 
 
-@pytest.mark.parametrize("above", [0, 10])
+@pytest.mark.parametrize("above", [pytest.param(0, marks=pytest.mark.verify), 10])
 def test_a_row_that_breaks_a_rule_which_stops_runs_does_not_come_in_by_a_replay(
     pipeline: Pipeline, above: float
 ) -> None:

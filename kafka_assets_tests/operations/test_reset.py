@@ -84,6 +84,7 @@ def test_a_table_that_is_being_written_keeps_its_readers_as_they_are_too(bronze:
     assert reset(bronze.graph, "raw", bronze.settings, downstream=True).tables == ("raw", "copy")
 
 
+@pytest.mark.verify
 def test_a_table_of_two_flows_is_filled_by_both_again_and_goes_on(
     spark: SparkSession, settings: Settings, topic_name: str
 ) -> None:

@@ -189,6 +189,7 @@ def test_a_run_without_new_rows_keeps_data_versions_and_answers_all_checks(locat
     assert "dlq" not in made
 
 
+@pytest.mark.verify
 def test_compaction_keeps_the_data_version(location, first, spark):
     key = dg.AssetKey(["silver", "orders_silver"])
 

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 ROWS, BATCH = 6000, 1000
 IMPATIENT = {
-    "kafkaConsumer.pollTimeoutMs": "3000",
-    "kafka.request.timeout.ms": "3000",
-    "kafka.default.api.timeout.ms": "3000",
-    "fetchOffset.numRetries": "2",
+    "kafkaConsumer.pollTimeoutMs": "1500",
+    "kafka.request.timeout.ms": "1500",
+    "kafka.default.api.timeout.ms": "1500",
+    "fetchOffset.numRetries": "1",
 }
 """Spark's own limits make up two minutes, which no test should wait for."""
 

@@ -169,6 +169,7 @@ def test_readers_of_the_change_feed_get_each_change_once(
     ]
 
 
+@pytest.mark.verify
 def test_a_batch_that_is_written_again_changes_nothing(
     spark: SparkSession, settings: Settings, topic_name: str
 ) -> None:

@@ -87,6 +87,7 @@ def test_a_change_feed_that_was_switched_on_later_begins_with_the_rows_of_then(
     assert found == [(5, "delete"), (5, "insert"), (6, "insert")]
 
 
+@pytest.mark.verify
 def test_a_row_at_the_end_of_time_has_its_window(pipeline: Pipeline) -> None:
     pipeline.produce(event("a", 1), {"id": "z", "x": 3, "at": "9999-12-31T23:59:59Z"})
     pipeline.run()
@@ -128,6 +129,7 @@ def test_a_row_that_a_rule_lets_live_only_for_a_moment_is_in_one_place(pipeline:
     assert sorted(offsets + kept) == list(range(100))
 
 
+@pytest.mark.verify
 def test_flows_may_bring_different_columns_to_a_table_with_rules(
     spark: SparkSession, settings: Settings, two_topics: tuple[Any, Any, Send]
 ) -> None:

@@ -89,6 +89,7 @@ def test_a_flow_whose_checkpoint_is_lost_is_refused_and_names_what_would_be_doub
     assert ids(node.path) == ["a", "c"]
 
 
+@pytest.mark.verify
 def test_dead_letters_of_a_flow_are_replayed_through_that_flow_once(
     spark: SparkSession, settings: Settings, two_topics: tuple[Any, Any, Send]
 ) -> None:

@@ -171,6 +171,7 @@ def test_a_row_on_which_a_function_without_a_schema_raises_becomes_a_dead_letter
         assert said.still_dead == {"positive: x > 0": 2}
 
 
+@pytest.mark.verify
 def test_the_bytes_of_a_record_are_kept_also_where_bronze_made_text_of_them(
     pipeline: Pipeline,
 ) -> None:

@@ -88,6 +88,7 @@ def test_changed_properties_and_comments_are_those_of_the_table_from_its_next_ru
     assert LakeTable.existing(node.path).version == version, "it was changed once"
 
 
+@pytest.mark.verify
 def test_a_reader_goes_on_when_what_its_upstream_says_of_itself_was_changed(
     spark: SparkSession, settings: Settings, topic: str
 ) -> None:

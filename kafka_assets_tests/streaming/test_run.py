@@ -166,6 +166,7 @@ def test_what_a_dead_run_committed_is_reported_by_the_next(pipeline: Pipeline) -
     assert all(c.holds for c in both.conservation)
 
 
+@pytest.mark.verify
 def test_a_batch_that_reached_the_table_is_not_written_again(pipeline: Pipeline) -> None:
     pipeline.produce(event("a", 1), event("c", -1), b"garbage")
     pipeline.run("raw", "clean")
@@ -178,6 +179,7 @@ def test_a_batch_that_reached_the_table_is_not_written_again(pipeline: Pipeline)
     assert len(pipeline.letters("offset")) == 2
 
 
+@pytest.mark.verify
 def test_letters_of_a_batch_that_never_reached_the_table_are_replaced(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +201,7 @@ def test_letters_of_a_batch_that_never_reached_the_table_are_replaced(
     assert all(c.holds for c in report.conservation)
 
 
+@pytest.mark.verify
 def test_letters_of_a_batch_that_has_none_any_more_are_removed(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:

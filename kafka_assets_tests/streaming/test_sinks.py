@@ -97,6 +97,7 @@ def test_rows_go_to_a_topic_and_to_a_delta_table_outside_of_the_lake(
     assert found == {**theirs, "kafka_assets.flow.to_delta": "true"}
 
 
+@pytest.mark.verify
 def test_a_batch_that_a_topic_has_is_not_sent_again_when_only_its_commit_is_missing(
     spark: SparkSession, settings: Settings, topic_name: str, tmp_path: Path
 ) -> None:
