@@ -43,7 +43,7 @@ check-plan:
 	@.venv/bin/kafka-assets plan
 
 verify: setup ## the long rest: reliability, conformance, browser; ARGS="-k name"
-	@$(PY) -m pytest -m "verify or browser" $(ARGS)
+	@$(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "verify or browser" $(ARGS)
 
 soak: setup ## kill runs for three hours, then write docs/reliability.md; KILLS=5 is short; MINUTES= FOLDER= in goes
 	@$(PY) -m kafka_assets_tests.reliability.soak $(if $(KILLS),--kills $(KILLS)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(FOLDER),--folder $(FOLDER))

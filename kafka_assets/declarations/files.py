@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from kafka_assets.declarations.model import FileSource, Place
 from kafka_assets.declarations.places import caller, check_name, check_owners, declared
 from kafka_assets.errors import DeclarationError
+from kafka_assets.settings import is_secret
 
 FORMATS = ("json", "csv", "parquet", "orc", "text", "binaryFile")
 FIXED = {
@@ -162,6 +163,10 @@ def source_name(path: str, taken: Collection[str]) -> str:
     return f"{name}_files" if name in taken else name
 
 
+def _shown(name: str, value: str) -> str:
+    return "***" if is_secret(name) or "connection" in name.lower() else repr(value)
+
+
 def _options(subject: str, place: Place, format: str, given: Mapping[str, str]) -> dict[str, str]:
     known = {name.lower(): name for name in (*_ANY, *OPTIONS[format])}
     found = {}
@@ -172,7 +177,7 @@ def _options(subject: str, place: Place, format: str, given: Mapping[str, str]) 
             raise _error(
                 subject,
                 place,
-                f"the option {name}={value!r} cannot be set",
+                f"the option {name}={_shown(name, value)} cannot be set",
                 f"{meant}{format} files have {', '.join(sorted(known.values()))}",
             )
         found[known[name.lower()]] = value

@@ -352,11 +352,13 @@ def purge(node: Node, settings: Settings, *, now: datetime | None = None) -> int
     letters = LakeTable.open(node.dead_letters_path)
     if days is None or letters is None:
         return 0
-    moment = now or datetime.now(UTC)
+    before = (now or datetime.now(UTC)) - timedelta(days=days)
+    closed = find(node, Filter(statuses=("replayed", "discarded")))
+    # What is closed stays so: no run has to wait while it is looked for.
+    old = [letter.id for letter in closed if letter.decided["at"] < before]
+    if not old:
+        return 0
     with lease(node, settings, "purge"):
-        closed = find(node, Filter(statuses=("replayed", "discarded")))
-        before = moment - timedelta(days=days)
-        old = [letter.id for letter in closed if letter.decided["at"] < before]
         for start in range(0, len(old), 500):
             names = ", ".join(f"'{id}'" for id in old[start : start + 500])
             letters.delete(f"letter_id IN ({names})")

@@ -233,17 +233,20 @@ def _on_old_letters(graph: Graph, settings: Settings) -> dict[str, dg.OpDefiniti
     @dg.op(description="Remove replayed and discarded dead letters older than the retention.")
     def purge_dead_letters(context: dg.OpExecutionContext, config: Purge) -> None:
         _tried(letters.require_retention, settings)
-        for name in config.tables or graph.tables:
-            node = _node(graph, name)
-            if not node.may_have_dead_letters:
-                continue
+        nodes = [_node(graph, name) for name in config.tables or graph.tables]
+        failed = []
+        for node in nodes:
             try:
-                count = letters.purge(node, settings)
+                count = letters.purge(node, settings) if node.may_have_dead_letters else 0
             except LeaseHeld as held:
                 context.log.warning(f"{held}. Its old letters go with the next purge.")
-                continue
-            if count:
-                _observe(context, dead_letters_key(node), purged=count)
+            except KafkaAssetsError as error:
+                failed.append(str(error))
+            else:
+                if count:
+                    _observe(context, dead_letters_key(node), purged=count)
+        if failed:
+            raise dg.Failure(description="\n".join(failed), allow_retries=False)
 
     return {PURGE: purge_dead_letters}
 

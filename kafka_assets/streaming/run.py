@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -75,7 +75,8 @@ def run_table(
         PlanError: The function does not fit its inputs; nothing was read.
         PlaceChanged: The table is declared in another place than where its rows lie.
         LeaseHeld: Another run is writing the table.
-        FenceRefused: Checkpoint, table and source do not fit together; nothing was written.
+        FenceRefused: Checkpoint, table and source do not fit together; batches committed before
+            that showed stay.
         ExpectationFailed: A batch broke an `expect_or_fail` rule; nothing of it was committed.
         DeadShareExceeded: Too many rows of a batch would have died; nothing of it was committed.
         SourceError: The broker or a topic cannot be read.
@@ -105,6 +106,8 @@ def run_table(
         run = Run(node, session, settings, run_id, planned, table)
         streams = node.table.kind != "materialized_view"
         state: dict[str, int] = {}
+        waiting = [part for part in node.parts if not _is_done(part)]
+        streamed = {one.topic for part in waiting for one in part.streams if isinstance(one, Topic)}
         if streams:
             for part in node.parts:
                 # A flow's own columns: the table may have some that others bring.
@@ -126,7 +129,7 @@ def run_table(
             started=started,
             seconds=time.monotonic() - clock,
             streams=streams,
-            ends=_publish(node, settings, topics),
+            ends=_publish(node, settings, topics, streamed),
         )
         if state:
             report = replace(report, extra={**report.extra, **state})
@@ -142,8 +145,7 @@ def run_table(
 def _run_part(run: Run, topics: Mapping[str, TopicState]) -> dict[str, int]:
     """Drain the sources of a table, or of one of its flows; gives figures of its state."""
     node = run.node
-    done = UPath(node.checkpoint) / ONCE_DONE
-    if node.flow is not None and node.flow.once and done.exists():
+    if _is_done(node):
         return {}
     files_seen.begin(node)
     try:
@@ -154,8 +156,14 @@ def _run_part(run: Run, topics: Mapping[str, TopicState]) -> dict[str, int]:
         raise
     files_seen.end(node)
     if node.flow is not None and node.flow.once:
-        done.write_text(run.run_id, encoding="utf-8")
+        (UPath(node.checkpoint) / ONCE_DONE).write_text(run.run_id, encoding="utf-8")
     return state_figures(query)
+
+
+def _is_done(node: Node) -> bool:
+    """Whether a flow that runs once has."""
+    once = node.flow is not None and node.flow.once
+    return once and (UPath(node.checkpoint) / ONCE_DONE).exists()
 
 
 def _drained(run: Run, topics: Mapping[str, TopicState]) -> StreamingQuery:
@@ -247,7 +255,7 @@ def _properties(node: Node, settings: Settings) -> dict[str, str]:
 
 
 def _publish(
-    node: Node, settings: Settings, topics: Mapping[str, TopicState]
+    node: Node, settings: Settings, topics: Mapping[str, TopicState], streamed: Collection[str]
 ) -> Callable[[Mapping[tuple[str, int], int]], dict[tuple[str, int], int]]:
     """Publishes where the run came to, and answers where the topics end now."""
 
@@ -256,7 +264,7 @@ def _publish(
             return {}
         admin = KafkaAdmin(settings.kafka)
         now = admin.describe(topics)
-        _refuse_made_anew(node, topics, now)
+        _refuse_made_anew(node, {name: topics[name] for name in streamed}, now)
         if settings.kafka.group_id is not None and positions:
             admin.publish_offsets(f"{settings.kafka.group_id}.{node.name}", positions)
         return {(t, p): end for t, state in now.items() for p, end in state.end.items()}
@@ -273,6 +281,6 @@ def _refuse_made_anew(
             raise FenceRefused(
                 "source_recreated",
                 f"table {node.name!r}: its topic {topic!r} was deleted and made anew while it was "
-                "read: records of the new one may stand among the rows of this run",
+                "read: records of the new one may stand among the rows that this run committed",
                 fix=f"kafka-assets reset {node.name} (builds it anew from the new one)",
             )

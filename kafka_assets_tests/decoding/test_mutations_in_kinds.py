@@ -40,7 +40,8 @@ LAG = 600
 def pipeline(settings: Settings, topic: str) -> Graph:
     """Raw, a silver table with a rule on the time, and all kinds of tables behind it."""
     assert settings.schemas is not None
-    (settings.schemas / "damaged.ddl").write_text(DDL, encoding="utf-8")
+    for name, columns in {"damaged.ddl": DDL, **kinds.SCHEMAS}.items():
+        (settings.schemas / name).write_text(columns, encoding="utf-8")
     events = ka.kafka_topic(topic, name="events")
 
     @ka.streaming_table(layer="bronze")

@@ -11,6 +11,7 @@ from kafka_assets_tests.frontends.shown import (
     load,
     rules,
     tables,
+    written,
 )
 
 
@@ -340,3 +341,16 @@ def test_a_frame_at_the_top_and_values_that_nobody_gave_are_no_obstacle(tmp_path
         "spark.conf.get('bandUser')",
         "dbutils.secrets.get('bands', 'password')",
     ]
+
+
+def test_readers_take_their_arguments_by_the_names_that_spark_gives_them(tmp_path: Path) -> None:
+    text = (
+        "import dlt\n"
+        "@dlt.table\n"
+        "def raw():\n"
+        '    reader = spark.readStream.format(source="kafka")\n'
+        '    return reader.option(key="subscribe", value="orders").load()\n'
+        "@dlt.table\n"
+        "def copy(): return spark.readStream.table(tableName='raw')\n"
+    )
+    assert edges(written(tmp_path, text)) == {("orders", "raw"), ("raw", "copy")}

@@ -389,7 +389,7 @@ def test_sql_gets_its_values_and_the_columns_of_its_files_from_outside(
         )
     loaded = ka.program(
         tmp_path / "tables.sql" if alone else tmp_path,
-        conf={"layer": "raw", "team": "shop"},
+        conf={"layer": "raw", "team": "shop", "n": 7},  # type: ignore[dict-item]
         schemas={"/landing/shop": "id BIGINT"},
     )
     (files,) = [one for one in loaded.declarations if isinstance(one, ka.FileSource)]

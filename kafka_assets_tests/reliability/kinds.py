@@ -39,6 +39,7 @@ CHAINS = (
 KINDS = tuple(table for chain in CHAINS for table in chain)
 
 HORIZON = "30 days"
+SCHEMAS = {"keyed.ddl": "n BIGINT NOT NULL"}
 LINES = 20
 """Lines of a file; one of them does not fit the columns."""
 STEP, LAG = 500, 5_000
@@ -52,12 +53,9 @@ def topics(topic: str) -> tuple[str, str]:
 
 
 def prepare(lake: Path, bootstrap: str, topic: str) -> None:
-    """Make the other topics, the table that another team keeps, a schema, and the first file."""
+    """Make the other topics, the table that another team keeps, and the first file."""
     for other in topics(topic):
         create_topic(bootstrap, other)
-    schemas = lake.parent / "schemas"
-    schemas.mkdir(parents=True, exist_ok=True)
-    (schemas / "keyed.ddl").write_text("n BIGINT NOT NULL", encoding="utf-8")
     put_file(lake, 0)
     numbers = range(1, 11)
     names = {"x": pa.array(numbers, pa.int32()), "label": [f"n{x}" for x in numbers]}

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
@@ -190,8 +190,12 @@ def _records(bootstrap: str, topic: str) -> list[tuple[bytes, bytes | None]]:
     while True:
         message = consumer.poll(60)
         assert message is not None, f"the broker is silent about {topic}"
-        if message.error():
-            break
+        if (error := message.error()) is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                break
+            # The broker may just have been killed: the client goes on when it is back.
+            assert not error.fatal(), f"{topic}: {error}"
+            continue
         found.append((message.key() or b"", message.value()))
     consumer.close()
     return found

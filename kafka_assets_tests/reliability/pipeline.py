@@ -18,7 +18,7 @@ from kafka_assets.graph import Graph
 from kafka_assets.settings import KafkaSettings, Settings, SparkSettings
 from kafka_assets_tests.helpers import QUICK_JVM, graph_of
 from kafka_assets_tests.reliability.judge import STRICT_RULE
-from kafka_assets_tests.reliability.kinds import declare
+from kafka_assets_tests.reliability.kinds import SCHEMAS, declare
 from kafka_assets_tests.reliability.ledger import STRICT_BELOW
 
 SCHEMA = "id BIGINT NOT NULL, x INT, at TIMESTAMP"
@@ -28,16 +28,17 @@ def settings_for(lake: Path, bootstrap: str, most_offsets: int = 1_000_000) -> S
     """Settings of one worker.
 
     Args:
-        lake: Where its tables lie; the schema file is put beside it.
+        lake: Where its tables lie; the schema files are put beside it.
         bootstrap: The broker.
         most_offsets: Most records of a bronze batch.
     """
     schemas = lake.parent / "schemas"
     schemas.mkdir(parents=True, exist_ok=True)
-    # Renamed into place: several workers may do so at once.
-    draft = schemas / f".{os.getpid()}.{threading.get_ident()}"
-    draft.write_text(SCHEMA)
-    draft.rename(schemas / "ledger_event.ddl")
+    for name, columns in {"ledger_event.ddl": SCHEMA, **SCHEMAS}.items():
+        # Renamed into place: several workers may do so at once.
+        draft = schemas / f".{os.getpid()}.{threading.get_ident()}"
+        draft.write_text(columns)
+        draft.rename(schemas / name)
     return Settings(
         lake=str(lake),
         schemas=schemas,

@@ -60,20 +60,20 @@ class Reader:
     def _read(self) -> None:
         last = -1
         while not self._stop.wait(PAUSE_SECONDS):
-            self._note_batches()
             try:
+                self._note_batches()
                 table = DeltaTable(str(self._lake / "silver/clean"))
                 if table.version() == last:
                     continue
                 last = table.version()
                 ids = table.to_pyarrow_table(columns=["id"])["id"]
+                self.look(last, pc.cast(ids, pa.int64()).to_numpy())
             except TableNotFoundError:
                 continue
             except Exception as error:  # no version may be unreadable at any moment
                 self.torn.append(f"version {last}: {type(error).__name__} {error}")
                 continue
             self.versions += 1
-            self.look(last, pc.cast(ids, pa.int64()).to_numpy())
 
     def look(self, version: int, ids: Any) -> None:
         """Compare one version's numbers with the prefixes that they have to be."""
@@ -117,7 +117,10 @@ class Reader:
         for file in folder.glob("[0-9]*"):
             if file.name in self._ends:
                 continue
-            lines = file.read_text(encoding="utf-8").splitlines()
+            try:
+                lines = file.read_text(encoding="utf-8").splitlines()
+            except FileNotFoundError:
+                continue
             # A version, a line about the batch, and the offsets of the only source.
             if len(lines) == SOURCE_LINE + 1:
                 (offsets,) = json.loads(lines[SOURCE_LINE]).values()

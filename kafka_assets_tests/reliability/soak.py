@@ -211,8 +211,9 @@ def _sitting(folder: Path, past: Past, minutes: float) -> tuple[Verdict, int]:
             soak = Soak(siege, broker, past)
             with Reader(siege.lake, siege.ledger) as reader:
                 verdict = soak.run(minutes)
-            if reader.torn:
-                raise SystemExit(f"torn versions: {reader.torn[:5]}\nthe lake is kept: {folder}")
+            if reader.torn or not reader.versions:
+                torn = f"torn of {reader.versions} versions: {reader.torn[:5]}"
+                raise SystemExit(f"{torn}\nthe lake is kept: {folder}")
     past.ledger = siege.ledger
     past.versions += reader.versions
     past.failures += len(siege.failures)

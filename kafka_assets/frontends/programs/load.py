@@ -94,7 +94,8 @@ def load_program(
     sql, refused = _sql(file, [*topics, *reads.topics.values()], given, others)
     registry.problems.extend(one for one in refused if one not in registry.problems)
     _refuse_beside_sql(registry, sql, beside)
-    _refuse_unused(registry, sql)
+    if not refused:
+        _refuse_unused(registry, sql)
     _note_specifications(registry, file)
     if not registry.problems and not (made or sinks or sql.declarations):
         registry.problem("declares no table", "is it a program of DLT or Spark pipelines?")

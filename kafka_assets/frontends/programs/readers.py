@@ -28,14 +28,14 @@ class Reader:
         self._schema: Any = None
         self._options: dict[str, Any] = {}
 
-    def format(self, name: str) -> Reader:
+    def format(self, source: str) -> Reader:
         """Which source."""
-        self._format = name
+        self._format = source
         return self
 
-    def option(self, name: str, value: Any) -> Reader:
+    def option(self, key: str, value: Any) -> Reader:
         """One option."""
-        self._options[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
         return self
 
     def options(self, **named: Any) -> Reader:
@@ -53,11 +53,11 @@ class Reader:
         """The frame of a source."""
         return self._loaded("load", arguments, named)
 
-    def table(self, name: str) -> Any:
+    def table(self, tableName: str) -> Any:  # noqa: N803
         """The frame of a table."""
         place = self._by.registry.place()
-        view = self._view(name)
-        return self._by.read(self._table(name, place)) if view is None else view
+        view = self._view(tableName)
+        return self._by.read(self._table(tableName, place)) if view is None else view
 
     def source(
         self, word: str, arguments: tuple[Any, ...], named: Mapping[str, Any], place: Place

@@ -33,8 +33,9 @@ def load_sql_file(
         DeclarationError: A statement cannot be mapped, or an option names a table that the file
             does not declare.
     """
+    values = {name: str(value) for name, value in (conf or {}).items()}
     columns = {same_path(path): one for path, one in (schemas or {}).items()}
-    found = load_files([file], topics, called=names, borrowed=tables, conf=conf, schemas=columns)
+    found = load_files([file], topics, called=names, borrowed=tables, conf=values, schemas=columns)
     known = {one.name for one in found.declarations if isinstance(one, Table)}
     _refuse_unknown(file, "layers=", layers or {}, known)
     _refuse_unknown(file, "names=", names or {}, {".".join(name) for name in found.names})

@@ -17,8 +17,8 @@ class SqlFunction:
 
     Attributes:
         name: Name of the table, view or flow.
-        text: The SELECT as its author wrote it, with `{frame_0}`, `{frame_1}`, ... in place of
-            the upstreams, and its own braces doubled.
+        text: The SELECT with values in their places, `{frame_0}`, `{frame_1}`, ... in place of the
+            upstreams, and its own braces doubled.
         upstreams: Names of the upstreams, in the order of these numbers.
         code: The SELECT without comments and white space: it changes when the meaning may.
         columns: The declared columns with their types, None where no type is said. The result

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from kafka_assets.declarations import Declaration, FileSource, Topic, file_source, kafka_topic
-from kafka_assets.declarations.files import FIXED, source_name
+from kafka_assets.declarations.files import FIXED, FORMATS, source_name
 from kafka_assets.declarations.model import Place
 from kafka_assets.declarations.places import written_at
 from kafka_assets.errors import DeclarationError
@@ -107,18 +107,28 @@ class Outside:
                 source_name(read.path, taken),
                 read.path,
                 format=read.format,
-                schema=self._columns(read),
+                schema=self._columns(source, subject, read),
                 options=dict((*read.options, *read.limits)),
             )
         self.sources.files[read] = made
         return made
 
-    def _columns(self, read: FilesRead) -> str | None:
-        if read.schema is not None or read.format in FIXED:
+    def _columns(self, source: Source, subject: str, read: FilesRead) -> str | None:
+        known = {format.lower() for format in FORMATS} - {format.lower() for format in FIXED}
+        if read.schema is not None or read.format.lower() not in known:
             return read.schema
         path = file_options.same_path(read.path)
         self.without_schema.add(path)
-        return self.schemas.get(path)
+        if path not in self.schemas:
+            raise source.refused(
+                subject,
+                read.offset,
+                f"nothing says which columns its {read.format} files at {read.path} have, and "
+                "guessing them from the files that are there would change with the files",
+                "write schema => 'id BIGINT, at TIMESTAMP', or give it to ka.program: "
+                f'schemas={{"{path}": "id BIGINT, at TIMESTAMP"}}',
+            )
+        return self.schemas[path]
 
     def _limit(self, source: Source, subject: str, read: FilesRead) -> None:
         """Keep the limits of a stream, also when others read its files before, without any."""

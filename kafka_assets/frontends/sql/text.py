@@ -30,7 +30,7 @@ STATEMENT = "SQL statement"
 
 _SECRET = re.compile(
     r"(?i)((?:password|passphrase|secret|token|jaas|credential|(?:access|ssl)[._]?key)"
-    r"[\w.`'\"]*\s*(?:=>|=|,)?\s*)('[^']*'?|\"[^\"]*\"?)"
+    r"[\w.`'\"]*\s*(?:(?:=>|=|,)?\s*(?=['\"])|=\s*(?=[^\s>])))('[^']*'?|\"[^\"]*\"?|[^\s;]+)"
 )
 """A name that speaks of a secret, and the value behind it, which may end on a later line."""
 
@@ -140,7 +140,7 @@ class Source:
         return self.refused(STATEMENT, offset, what, "close it")
 
     def between(self, tokens: list[Token]) -> str:
-        """The text from the first of these tokens to the last, as it is written."""
+        """The text from the first of these tokens to the last, with values in their places."""
         return self.text[tokens[0].start : tokens[-1].end + 1] if tokens else ""
 
 
@@ -274,6 +274,6 @@ class Cursor:
         return self.source.refused(self.subject, where, what, fix)
 
     def word(self) -> str:
-        """The next token as it is written."""
+        """The text of the next token, with its quotes."""
         token = self.token
         return "" if token is None else self.source.text[token.start : token.end + 1]

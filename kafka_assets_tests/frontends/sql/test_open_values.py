@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kafka_assets.declarations import Table
+from kafka_assets.errors import DeclarationError
+from kafka_assets.frontends.sql import load_files
 from kafka_assets_tests.frontends.sql.helpers import load, refused
 
 TABLE = "CREATE STREAMING TABLE t AS\nSELECT * FROM STREAM x WHERE "
@@ -105,12 +109,31 @@ def test_an_error_behind_a_value_points_at_what_is_written() -> None:
     assert "some long text" not in error.what
 
 
+def test_a_value_that_is_secret_is_not_shown(tmp_path: Path) -> None:
+    file = tmp_path / "a.sql"
+    file.write_text(
+        "SET db.password = hunter2;\nSET spark.secret.key = ${k};\nCREATE STREAMING TABLE t"
+    )
+    with pytest.raises(DeclarationError) as raised:
+        load_files([file], conf={"k": "hunter3"})
+    assert "hunter" not in str(raised.value)
+    file.write_text("SET db.password = hunter2 +;\nSET db.password = a\n b")
+    with pytest.raises(DeclarationError) as raised:
+        load_files([file])
+    assert "hunter" not in str(raised.value)
+
+
 def test_what_a_set_cannot_do_is_refused_or_noted() -> None:
     table = "CREATE STREAMING TABLE t AS SELECT * FROM STREAM x"
     assert "SET gives no value to a name" in str(refused(f"SET a; {table}"))
     error = refused(f"SET spark.sql.ansi.enabled = false; {table}")
     assert "a setting of Spark belongs to the tables that need it" in error.what
-    assert "'kafka_assets.spark_conf.spark.sql.ansi.enabled' = false" in str(error.fix)
+    assert "'kafka_assets.spark_conf.spark.sql.ansi.enabled' = ..." in str(error.fix)
+    asked = f"SET spark.a = 1; {table} -- ${{spark.a}}"
+    assert "SET spark.a: a setting of Spark" in str(refused(asked))
+    assert "SET a goes on here" in str(
+        refused(f"SET a = 1\n{table}; {table.replace(' t ', ' u ')}")
+    )
     texts = [note.text for note in load(f"SET pipelines.a = 1; SET b = 2; {table}").notes]
     assert texts == [
         "SET pipelines.a is not used: it is about Databricks",
