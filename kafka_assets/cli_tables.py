@@ -175,8 +175,8 @@ def purge_letters(
     letters.require_retention(settings)
     for name in tables or graph.tables:
         node = letters.table_of(graph, name)
-        if node.may_have_dead_letters:
-            count = letters.purge(node, settings)
+        count = letters.purge(node, settings)
+        if count or node.may_have_dead_letters:
             out.print(f"{name}: {count} dead letters removed", highlight=False)
 
 

@@ -235,8 +235,6 @@ def overview(nodes: Iterable[Node], wanted: Filter | None = None) -> list[Group]
     wanted = wanted or Filter(statuses=STATUSES)
     groups = []
     for node in nodes:
-        if not node.may_have_dead_letters:
-            continue
         by_rule: dict[str, list[Letter]] = {}
         for letter in find(node, wanted):
             for rule in letter.rules:

@@ -237,7 +237,7 @@ def _on_old_letters(graph: Graph, settings: Settings) -> dict[str, dg.OpDefiniti
         failed = []
         for node in nodes:
             try:
-                count = letters.purge(node, settings) if node.may_have_dead_letters else 0
+                count = letters.purge(node, settings)
             except LeaseHeld as held:
                 context.log.warning(f"{held}. Its old letters go with the next purge.")
             except KafkaAssetsError as error:

@@ -18,8 +18,13 @@ from kafka_assets.streaming.tables import LakeTable
 
 
 def open_letters(node: Node) -> LakeTable | None:
-    """The dead letters of a table; None where it has none."""
-    return LakeTable.open(node.dead_letters_path) if node.may_have_dead_letters else None
+    """The dead letters that a run of a table has to do with; None where there are none.
+
+    Those of rows that are computed anew go with these rows, also when there is no rule any more.
+    """
+    computed = node.table.kind in ("windowed_table", "materialized_view")
+    open_ = node.may_have_dead_letters or computed
+    return LakeTable.open(node.dead_letters_path) if open_ else None
 
 
 def record_of(

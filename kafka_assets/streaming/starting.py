@@ -21,6 +21,7 @@ from kafka_assets.sources import files
 from kafka_assets.sources.kafka import TopicState, producer_options, read_stream
 from kafka_assets.streaming import by_value, fence
 from kafka_assets.streaming.batch import run_batch, run_keyed
+from kafka_assets.streaming.belonging import open_letters
 from kafka_assets.streaming.changes import ChangesSpec, run_changes
 from kafka_assets.streaming.creating import set_property
 from kafka_assets.streaming.interpreted import engine_conf
@@ -139,7 +140,7 @@ def batch_spec(run: Run, position: fence.Position | None = None) -> BatchSpec:
     return BatchSpec(
         table=node.name,
         path=node.path,
-        dead_letters_path=node.dead_letters_path if node.may_have_dead_letters else None,
+        dead_letters_path=node.dead_letters_path if open_letters(node) is not None else None,
         checkpoint=node.checkpoint,
         run_id=run.run_id,
         code_version=node.code_version,

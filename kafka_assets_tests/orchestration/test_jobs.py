@@ -10,6 +10,7 @@ import dagster as dg
 from kafka_assets.graph import Graph
 from kafka_assets.orchestration.build import graph_defs
 from kafka_assets.settings import Settings
+from kafka_assets.streaming.lease import lease
 from kafka_assets.streaming.run import run_table
 from kafka_assets_tests.pipeline import Bronze, Pipeline, event
 
@@ -62,6 +63,8 @@ def test_dead_letters_are_listed_replayed_and_discarded_by_jobs(
         refused = run_job(pipeline.graph, settings, instance, "dead_letters_purge")
         assert not refused.success
         assert "purged" not in purged(pipeline, instance, days=7)
+        with lease(pipeline.graph.tables["clean"], settings, "another run"):
+            assert "purged" not in purged(pipeline, instance, days=0)
         assert purged(pipeline, instance, days=0)["purged"] == 2
         assert job("dead_letters_show", closed=True)["found"] == 0
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 import kafka_assets as ka
 from kafka_assets.errors import KafkaAssetsError
-from kafka_assets.operations.letters import Filter, discard, find
+from kafka_assets.operations.letters import Filter, discard, find, overview
 from kafka_assets.settings import Settings
 from kafka_assets.streaming import batch
 from kafka_assets.streaming.run import run_table
@@ -96,6 +96,25 @@ def test_a_view_has_the_dead_letters_of_its_last_computation(
     stock_is(settings, 7)
     assert run_table(node, spark, settings).kept == 1
     assert rows_of(node) == []
+
+
+def test_letters_of_a_rule_that_is_no_more_go_when_their_rows_are_computed(
+    spark: SparkSession, settings: Settings
+) -> None:
+    node = view_of_stock(settings)
+    stock_is(settings, 5, 500)
+    run_table(node, spark, settings)
+    assert rows_of(node) == ['{"n":500}']
+    stock = ka.external_table("stock", layer="silver")
+
+    @ka.materialized_view(layer="gold")
+    def plenty(stock: Any) -> Any:
+        return stock
+
+    node = graph_of(settings, stock, plenty).tables["plenty"]
+    assert [group.rule for group in overview([node])] == ["known"]
+    assert run_table(node, spark, settings).kept == 2
+    assert overview([node]) == []
 
 
 @pytest.mark.verify
