@@ -6,19 +6,25 @@ when it is called, so that `--help` answers at once.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
 import sys
+import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from kafka_assets import __version__, cli_programs, cli_tables
 from kafka_assets.errors import BrokerError, KafkaAssetsError
+
+if TYPE_CHECKING:
+    from kafka_assets.demo.live import Demo
 
 app = typer.Typer(
     name="kafka-assets",
@@ -33,18 +39,41 @@ err = Console(stderr=True)
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it: 128 and the signal's number."""
 
+NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
+LOG_SECONDS = 10
+"""How often the live demo says how things are, where its output is no terminal."""
+
+ONLY_ONCE = ("events", "lake", "as_json")
+ONLY_LIVE = ("port", "per_second", "data")
+"""Options of `demo` that only one of its two forms has a use for."""
+
 
 def main() -> None:
     """Run the command line; an error raised on purpose is one message and exit code 1."""
     try:
         app()
+    except OSError as error:
+        if error.errno not in NOT_WRITABLE or _debugs():
+            raise
+        where = error.filename or "a file"
+        show_error(
+            KafkaAssetsError(
+                f"{where} cannot be written: {error.strerror}; what was committed before is kept",
+                fix="make room, or let this user write there; then give the command again",
+            )
+        )
+        sys.exit(1)
     except KafkaAssetsError as error:
-        if os.environ.get("KAFKA_ASSETS_DEBUG", "").lower() in {"1", "true", "yes"}:
+        if _debugs():
             raise
         show_error(error)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+
+
+def _debugs() -> bool:
+    return os.environ.get("KAFKA_ASSETS_DEBUG", "").lower() in {"1", "true", "yes"}
 
 
 def show_error(error: KafkaAssetsError) -> None:
@@ -205,6 +234,7 @@ def run(
 
 @app.command()
 def demo(
+    context: typer.Context,
     once: Annotated[bool, typer.Option("--once", help="One bounded pass, then exit.")] = False,
     events: Annotated[int, typer.Option(min=1, help="With --once: how many events.")] = 10_000,
     bad_ratio: Annotated[float, typer.Option(min=0, max=1, help="Share of bad events.")] = 0.05,
@@ -223,11 +253,22 @@ def demo(
     data: Annotated[Path, typer.Option(help="Folder of data, history and logs.")] = Path(".demo"),
 ) -> None:
     """Run a broker, sample events and all tables: live with the Dagster UI, or --once."""
+    _refuse_options(context, ONLY_LIVE if once else ONLY_ONCE, once=once)
     _stop_in_order()
     if once:
         _demo_once(events, bad_ratio, seed, lake, as_json)
     else:
         _demo_live(data, port, per_second, bad_ratio, seed)
+
+
+def _refuse_options(context: typer.Context, names: Sequence[str], *, once: bool) -> None:
+    sources = {name: context.get_parameter_source(name) for name in names}
+    given = [name for name, one in sources.items() if one is not None and one.name == "COMMANDLINE"]
+    if given:
+        options = ", ".join(f"--{name.removeprefix('as_').replace('_', '-')}" for name in given)
+        raise typer.BadParameter(
+            f"{options}: only {'without' if once else 'with'} --once has a use for it"
+        )
 
 
 def _demo_once(events: int, bad_ratio: float, seed: int, lake: Path | None, as_json: bool) -> None:
@@ -260,6 +301,9 @@ def _demo_live(
     try:
         with running_demo(data, port, per_second, bad_ratio, seed) as (demo, ended):
             wait_for_ui(demo.address, ended)
+            if not out.is_terminal:
+                _demo_in_lines(demo, ended)
+                return
             with Live(console=out, auto_refresh=False) as screen:
                 while not ended.is_set():
                     screen.update(render(demo.address, demo.graph, demo.settings), refresh=True)
@@ -268,10 +312,25 @@ def _demo_live(
         out.print("Everything is stopped; data and history stay.", highlight=False)
 
 
+def _demo_in_lines(demo: Demo, ended: threading.Event) -> None:
+    """What the screen shows, for a log: once in a while."""
+    from kafka_assets.demo.screen import render
+
+    while not ended.is_set():
+        out.print(render(demo.address, demo.graph, demo.settings))
+        ended.wait(LOG_SECONDS)
+
+
 def _stop_in_order() -> None:
-    """A service manager stops as a terminal does, also where a shell made Ctrl-C be ignored."""
+    """A service manager stops as a terminal does, also where a shell made Ctrl-C be ignored.
+
+    A second signal changes nothing: all parts are being stopped.
+    """
 
     def interrupt(*_: object) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        err.print("Stopping ...", highlight=False)
         raise KeyboardInterrupt
 
     for number in (signal.SIGINT, signal.SIGTERM):

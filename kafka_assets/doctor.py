@@ -26,6 +26,9 @@ from kafka_assets import class_archive, jars
 from kafka_assets.errors import KafkaAssetsError
 from kafka_assets.settings import Settings
 
+MAIN_JARS = ("delta-spark", "spark-sql-kafka-0-10", "kafka-clients", "kafka")
+"""Those whose versions are told."""
+
 WEB_PORT = 3000
 """Where `dagster dev` listens unless told otherwise."""
 
@@ -134,7 +137,10 @@ def _jars(conf: str, find: Callable[[], tuple[Path, ...]]) -> Finding:
         found = find()
     except KafkaAssetsError as error:
         return Finding(f"{conf} jars", error.what, ok=False, fix=error.fix)
-    return Finding(f"{conf} jars", f"{len(found)} in {found[0].parent}", ok=True)
+    named = [re.fullmatch(r"(.+?)(?:_2\.\d+)?-(\d[\w.]*)", jar.stem) for jar in found]
+    main = [f"{one[1]} {one[2]}" for one in named if one is not None and one[1] in MAIN_JARS]
+    shown = f"{', '.join(main)}; {len(found)} in {found[0].parent}"
+    return Finding(f"{conf} jars", shown, ok=True)
 
 
 def _classes() -> Finding:

@@ -36,6 +36,8 @@ _SIMPLE: dict[str, T.DataType] = {
     "TIMESTAMPNTZ": T.TimestampNTZType(),
 }
 
+MOST_DIGITS = 38
+
 FILES = (".json", ".ddl", ".sql")
 """How the name of a schema file ends."""
 
@@ -72,7 +74,10 @@ def load_schema(path: Path) -> T.StructType:
         ValueError: The file cannot be read as a schema, has no fields, or has a field whose name
             begins with an underscore (these are the product's) or stands there twice.
     """
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: cannot be read as UTF-8: {error}") from None
     if path.suffix == ".json":
         schema = _from_json(path, text)
     elif path.suffix in (".ddl", ".sql"):
@@ -163,7 +168,17 @@ def _type(path: Path, kind: exp.Expression) -> T.DataType:
     arguments = kind.expressions
     if name in ("DECIMAL",):
         sizes = [int(size.name) for size in arguments] or [10, 0]
-        return T.DecimalType(sizes[0], sizes[1] if len(sizes) > 1 else 0)
+        precision, scale = sizes[0], sizes[1] if len(sizes) > 1 else 0
+        if not 0 <= scale <= precision <= MOST_DIGITS or precision == 0:
+            raise ValueError(
+                f"{path}: DECIMAL({precision}, {scale}): Spark has 1 to {MOST_DIGITS} digits, and "
+                "at most all of them behind the point"
+            )
+        return T.DecimalType(precision, scale)
+    wanted = {"ARRAY": 1, "LIST": 1, "MAP": 2}.get(name)
+    if wanted is not None and len(arguments) != wanted:
+        written = kind.sql(dialect="spark")
+        raise ValueError(f"{path}: {written!r} needs {wanted} types in < >, such as STRING")
     if name in ("ARRAY", "LIST"):
         return T.ArrayType(_type(path, arguments[0]))
     if name == "MAP":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 
 import pytest
@@ -34,6 +36,20 @@ def test_an_error_is_one_message_with_its_fix_and_no_stack_trace(monkeypatch, ca
     assert run(monkeypatch, "setup") == 1
     text = capsys.readouterr().err
     assert text == "Error: Table [x] is gone.\nTo fix: make it [bold]again\n"
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES, errno.EROFS])
+def test_a_disk_that_takes_nothing_is_one_message_with_the_file(monkeypatch, capsys, code):
+    raising(monkeypatch, OSError(code, os.strerror(code), "/lake/a.json"))
+    assert run(monkeypatch, "setup") == 1
+    assert f"/lake/a.json cannot be written: {os.strerror(code)}" in capsys.readouterr().err
+
+
+def test_options_that_a_form_of_the_demo_has_no_use_for_are_refused(monkeypatch, capsys):
+    assert run(monkeypatch, "demo", "--lake", "x", "--json") == 2
+    assert "--lake, --json: only with --once" in capsys.readouterr().err
+    assert run(monkeypatch, "demo", "--once", "--per-second", "3") == 2
+    assert "--per-second: only without --once" in capsys.readouterr().err
 
 
 def test_debug_shows_the_stack_trace(monkeypatch):

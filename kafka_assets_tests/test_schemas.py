@@ -47,6 +47,10 @@ def test_ddl_knows_nested_types_decimals_and_comments(tmp_path: Path) -> None:
         ("a.ddl", "id GEOGRAPHY", "type 'GEOGRAPHY' is not supported"),
         ("a.ddl", "_id INT", "'_id': names that begin with _ are reserved"),
         ("a.ddl", "id INT, ID INT", "'ID' stands there twice"),
+        ("a.ddl", "tags ARRAY", "'ARRAY' needs 1 types in < >"),
+        ("a.ddl", "tags MAP<STRING>", "'MAP<STRING>' needs 2 types"),
+        ("a.ddl", "amount DECIMAL(50, 2)", "DECIMAL(50, 2): Spark has 1 to 38 digits"),
+        ("a.ddl", "amount DECIMAL(2, 3)", "DECIMAL(2, 3)"),
         ("a.yaml", "id: int", "ends in .json, .ddl or .sql"),
     ],
 )
@@ -56,6 +60,15 @@ def test_a_wrong_file_is_refused_with_its_name_and_what_is_wrong(
     with pytest.raises(ValueError, match="a\\.") as raised:
         load_schema(written(tmp_path, name, text))
     assert message in str(raised.value)
+
+
+def test_a_file_that_is_no_text_is_refused_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "a.ddl").write_bytes(b"id INT COMMENT '\xff'")
+    with pytest.raises(ValueError, match=r"a\.ddl: cannot be read as UTF-8"):
+        load_schema(tmp_path / "a.ddl")
+    (tmp_path / "b.ddl").mkdir()
+    with pytest.raises(ValueError, match=r"b\.ddl: cannot be read as UTF-8"):
+        load_schema(tmp_path / "b.ddl")
 
 
 @pytest.mark.parametrize("name", ["../secret.json", "/etc/passwd"])

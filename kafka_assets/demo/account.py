@@ -28,7 +28,8 @@ class Account:
     Attributes:
         topic: The topic's name at the broker.
         records: Records that the broker holds.
-        bronze: Rows of the bronze table.
+        bronze_table: The bronze table.
+        bronze: Its rows.
         silver: Rows of the silver table.
         dead: Dead letters of the silver table.
         dead_by_rule: Rule -> dead letters; those that did not decode under `undecodable`. A row
@@ -43,6 +44,7 @@ class Account:
 
     topic: str
     records: int
+    bronze_table: str
     bronze: int
     silver: int
     dead: int
@@ -52,6 +54,15 @@ class Account:
     doubled: int = 0
     lost_ids: int = 0
     doubled_ids: int = 0
+
+    @property
+    def conserved(self) -> dict[str, int | bool]:
+        """The equality of a bronze table, over all its runs: each record is a row."""
+        return {
+            "left": self.records,
+            "right": self.bronze,
+            "holds": self.records == self.bronze,
+        }
 
     @property
     def complete(self) -> bool:
@@ -105,6 +116,7 @@ def account_of(topic: Topic, records: int, graph: Graph, session: SparkSession) 
     return Account(
         topic=topic.topic,
         records=records,
+        bronze_table=bronze_node.name,
         bronze=rows,
         silver=silver.count(),
         dead=letters.count(),

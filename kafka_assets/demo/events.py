@@ -108,7 +108,12 @@ def good_event(
 
 
 def events(
-    topic: str, count: int, bad_ratio: float, seed: int, now: datetime | None = None
+    topic: str,
+    count: int,
+    bad_ratio: float,
+    seed: int,
+    now: datetime | None = None,
+    first: int = 0,
 ) -> Iterator[tuple[str, bytes | None]]:
     """Yield kind and value of a topic's events; the same arguments give the same bytes.
 
@@ -118,6 +123,7 @@ def events(
         bad_ratio: Share of bad ones, 0 to 1. At least one of them if it is above 0 and count too.
         seed: Decides all values, with the topic's name.
         now: Latest event time; None means the current time, which makes the times differ.
+        first: Number of the first event; the numbers stand in the events' ids.
     """
     if not 0 <= bad_ratio <= 1:
         raise ValueError(f"bad_ratio is {bad_ratio}; it is a share, from 0 to 1")
@@ -126,7 +132,7 @@ def events(
     bad = set(rng.sample(range(count), _bad_count(count, bad_ratio)))
     for seq in range(count):
         make = bad_event if seq in bad else good_event
-        yield make(rng, seq, topic, now)
+        yield make(rng, first + seq, topic, now)
 
 
 def _bad_count(count: int, bad_ratio: float) -> int:

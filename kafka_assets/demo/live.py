@@ -96,7 +96,8 @@ def running_demo(
         sender.start()
         stack.callback(sender.join, 15)
         stack.callback(stop.set)
-        watcher = threading.Thread(target=_watch, args=(broker, dagster, stop, ended), daemon=True)
+        watched = (broker, dagster, sender, stop, ended)
+        watcher = threading.Thread(target=_watch, args=watched, daemon=True)
         watcher.start()
         yield Demo(f"http://127.0.0.1:{port}", settings, graph, folder), ended
         if ended.is_set():
@@ -112,15 +113,24 @@ def _send(
 
 
 def _watch(
-    broker: Broker, dagster: subprocess.Popen[bytes], stop: threading.Event, ended: threading.Event
+    broker: Broker,
+    dagster: subprocess.Popen[bytes],
+    sender: threading.Thread,
+    stop: threading.Event,
+    ended: threading.Event,
 ) -> None:
     while not stop.wait(0.5):
-        if not broker.alive or dagster.poll() is not None:
+        if not (broker.alive and sender.is_alive()) or dagster.poll() is not None:
             ended.set()
             return
 
 
 def _part_ended(folder: Path, broker: Broker, dagster: subprocess.Popen[bytes]) -> KafkaAssetsError:
+    if broker.alive and dagster.poll() is None:
+        return PartEnded(
+            "the sample producer ended by itself, so everything was stopped",
+            fix="start the demo again: data and history were kept",
+        )
     part = "the broker" if not broker.alive else "Dagster"
     log = broker.log_file if not broker.alive else folder / "dagster.log"
     tail = "\n".join(log.read_text(errors="replace").splitlines()[-10:])

@@ -53,6 +53,7 @@ def produce(
     seed: int = 1,
     *,
     now: datetime | None = None,
+    first: int = 0,
     timeout: float = 120,
 ) -> Produced:
     """Send events and wait until the broker has acknowledged each.
@@ -65,6 +66,7 @@ def produce(
         bad_ratio: Share of bad events, 0 to 1.
         seed: The same seed, counts and `now` give the same events in the same order.
         now: Latest event time; None means the current time.
+        first: Number of each topic's first event; the numbers stand in the events' ids.
         timeout: Seconds to wait for the last acknowledgements.
 
     Raises:
@@ -75,7 +77,7 @@ def produce(
     begin = time.monotonic()
     sender = _Sender(bootstrap, "kafka-assets-demo-producer")
     for topic, count in events_per_topic.items():
-        for kind, value in events(topic, count, bad_ratio, seed, now):
+        for kind, value in events(topic, count, bad_ratio, seed, now, first):
             sender.send(topic, kind, value)
     counts = sender.finish(timeout)
     return Produced(counts=counts, seconds=time.monotonic() - begin)

@@ -76,8 +76,22 @@ def _table(node: Node, ends: dict[str, dict[int, int]], now: datetime) -> Line:
         dead=None if letters is None else letters.rows,
         lag=lag,
         age=age,
-        late=freshness is not None and age is not None and age > freshness.total_seconds(),
+        late=freshness is not None
+        and age is not None
+        and age > freshness.total_seconds()
+        and (bool(lag) or _behind(node, changed)),
     )
+
+
+def _behind(node: Node, changed: datetime | None) -> bool:
+    """Whether a table that it reads has changed since."""
+    for one in node.inputs:
+        if isinstance(one.source, Node):
+            upstream = LakeTable.open(one.source.path)
+            newest = None if upstream is None else upstream.changed_at
+            if newest is not None and (changed is None or newest > changed):
+                return True
+    return False
 
 
 def _lag(node: Node, ends: dict[str, dict[int, int]]) -> int | None:

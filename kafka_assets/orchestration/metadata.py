@@ -95,6 +95,8 @@ def table_run(node: Node, report: RunReport, position: Position) -> dict[str, An
     """Metadata of a table's materialization."""
     numbers: dict[str, int | float | None] = {
         "rows_read": report.rows_read,
+        # Of what is computed, what the function made is all that came in.
+        "returned": report.returned if report.rows_read is None else None,
         "decoded": report.decoded,
         "undecodable": report.undecodable,
         "raised": report.raised or None,

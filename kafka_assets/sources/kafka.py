@@ -74,14 +74,16 @@ class KafkaAdmin:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._timeout = settings.request_timeout_seconds
-        self._client = AdminClient(
-            {
-                **settings.client_config(),
-                "client.id": "kafka-assets-admin",
-                "log_level": 0,
-                "socket.timeout.ms": int(self._timeout * 1000),
-            }
-        )
+        self._refused: list[KafkaError] = []
+        config: dict[str, Any] = {
+            **settings.client_config(),
+            "client.id": "kafka-assets-admin",
+            "log_level": 0,
+            "socket.timeout.ms": int(self._timeout * 1000),
+            # A call whose login is refused only ends with its time.
+            "error_cb": self._refused.append,
+        }
+        self._client = AdminClient(config)
 
     def describe(self, topics: Iterable[str]) -> dict[str, TopicState]:
         """Ask for the ids, partitions, earliest and end offsets of topics, in batched calls.
@@ -202,6 +204,15 @@ class KafkaAdmin:
         return SourceError(f"{subject!r}: the broker answered {error.name()}: {error.str()}")
 
     def _unreachable(self, why: str) -> SourceError:
+        self._client.poll(0)
+        for error in self._refused:
+            if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+                return SourceError(
+                    f"the broker at {self._settings.bootstrap_servers} refused the login of this "
+                    f"user ({error.str()}); nothing was read and nothing written",
+                    fix="correct KAFKA_ASSETS_KAFKA__PROPERTIES and KAFKA_ASSETS_KAFKA__SECRETS "
+                    "(or SECRET_FILES); then run again",
+                )
         return SourceError(
             f"the broker at {self._settings.bootstrap_servers} cannot be reached ({why}); nothing "
             "was read and nothing written",

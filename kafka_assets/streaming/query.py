@@ -259,6 +259,15 @@ def _broker_gone(node: Node, found: str, text: str) -> KafkaAssetsError:
     )
 
 
+def _not_allowed(node: Node, found: str, text: str) -> KafkaAssetsError:
+    return SourceError(
+        f"table {node.name!r}: the broker refused this user ({found}); batches committed before "
+        "are kept",
+        fix="allow Describe and Read on the topic to this user, or correct its login; then run "
+        "again",
+    )
+
+
 def _constraint_broken(node: Node, found: str, text: str) -> KafkaAssetsError:
     name = found.split()[2]
     return RunFailed(
@@ -341,6 +350,7 @@ _KNOWN = (
         r"KAFKA_DATA_LOSS\.\w+|Some data may have been lost because they are not available",
         _data_loss,
     ),
+    (r"\w*(?:Authorization|SaslAuthentication|SslAuthentication)Exception[^\n]*", _not_allowed),
     (r"[^\n]*Trigger\.AvailableNow[^\n]*", _topic_changed),
     (r"DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE", _other_upstream),
     (r"CHECK constraint (\w+)[^\n]*violated by row", _constraint_broken),

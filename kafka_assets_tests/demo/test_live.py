@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -73,6 +77,33 @@ def test_a_demo_that_is_ended_leaves_no_process(tmp_path: Path) -> None:
         children = psutil.Process(os.getpid()).children(recursive=True)
     _, left = psutil.wait_procs([p for p in children if p.pid not in before], timeout=20)
     assert left == []
+
+
+@pytest.mark.verify
+@pytest.mark.timeout(600)
+def test_the_command_writes_a_log_ends_with_ctrl_c_and_goes_on_when_it_is_given_again(
+    tmp_path: Path,
+) -> None:
+    command = [sys.executable, "-m", "kafka_assets.cli", "demo", "--data", str(tmp_path / "data")]
+    events = []
+    for part in range(2):
+        log = tmp_path / f"{part}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(command, stdout=out, stderr=out, cwd=tmp_path)
+        deadline = time.monotonic() + 120
+        while not (shown := re.search(r"kafka/orders +([\d,]+)", log.read_text())):
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.5)
+        assert "Dagster UI: http://127.0.0.1:" in log.read_text()
+        events.append(int(shown[1].replace(",", "")))
+        parts = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+        assert "Everything is stopped; data and history stay." in log.read_text()
+        assert psutil.wait_procs(parts, timeout=20)[1] == []
+    assert events[1] > events[0] > 0
+    assert (tmp_path / "data/dagster_home/history").exists()
 
 
 def test_a_ui_port_in_use_is_named(tmp_path: Path) -> None:

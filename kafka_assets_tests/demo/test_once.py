@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -85,6 +86,19 @@ def test_the_hours_of_gold_add_up_to_the_rows_of_silver(outcome: Outcome, lake: 
     assert sum(row["orders"] for row in rows) == outcome.accounts[ORDER_TOPIC].silver
 
 
+@pytest.mark.verify
+def test_a_second_pass_on_the_same_lake_adds_to_the_first(
+    outcome: Outcome, lake: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(lake, copy)
+    options = f"--events 20 --bad-ratio 0.1 --seed 7 --lake {copy} --json"
+    again = CliRunner().invoke(app, ["demo", "--once", *options.split()])
+    assert again.exit_code == 0, again.output
+    counts = json.loads(again.stdout)
+    assert (counts["complete"], counts["produced"], counts["bronze"]) == (True, 20, EVENTS + 20)
+
+
 def test_a_row_that_is_gone_or_doubled_is_found(
     outcome: Outcome, lake: Path, spark: SparkSession
 ) -> None:
@@ -108,6 +122,10 @@ def test_the_outcome_reads_as_a_table_and_as_json(outcome: Outcome) -> None:
     assert plain["produced"] == EVENTS == plain["bronze"]
     assert plain["silver"] + plain["dead_letters"] == EVENTS
     assert plain["conservation"]["orders_silver"]["rows_read"]["holds"]
+    bronze = outcome.accounts[ORDER_TOPIC].records
+    assert plain["conservation"]["orders_bronze"] == {
+        "topic_records": {"left": bronze, "right": bronze, "holds": True}
+    }
 
 
 @pytest.mark.verify

@@ -39,7 +39,7 @@ MORE = (
 )
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 @pytest.mark.usefixtures("broker")
 @pytest.mark.parametrize("names", [CORE, pytest.param(MORE, marks=pytest.mark.verify)])
 def test_runs_are_the_same_on_spark_connect(
@@ -53,7 +53,7 @@ def test_runs_are_the_same_on_spark_connect(
             env={**os.environ, "KAFKA_ASSETS_SPARK__REMOTE": server.address},
             capture_output=True,
             text=True,
-            timeout=500,
+            timeout=1400,
             check=False,
         )
     assert done.returncode == 0, done.stdout[-6000:]
