@@ -1,28 +1,6 @@
 """JSON values -> typed columns, strictly: a row is kept exactly or is undecodable with a reason.
 
-Here belongs what a caller uses. The rules in plain words:
-
-- **A row** is one JSON object (RFC 8259) in UTF-8, with nothing but white space around it. Null,
-  empty, a byte order mark, comments, single quotes, leading zeros, half of a surrogate pair, more
-  than 500 levels or a number of more than 1000 digits: undecodable.
-- **Names** are matched exactly: `ID` is not `id`. A name that comes twice in an object that the
-  schema describes makes the row undecodable, whichever value would win.
-- **Unknown fields** are left out or refused, at every level: `unknown_fields`.
-- **Required fields** (`nullable=False`; for arrays and maps their elements) that are missing or
-  null make the row undecodable or become null: `missing_required`. Elsewhere a missing field and
-  a null are both null.
-- **Strings** are JSON strings; a number or an object is not turned into one.
-- **Integers** are written without fraction and exponent (`1.0` and `1e3` are refused) and fit.
-- **Decimals** may be quoted, and may have an exponent of up to four digits. Zeros beyond the scale
-  are dropped; any other digit beyond it, or a number too large, makes the row undecodable.
-- **Doubles and floats** are numbers, never quoted, and hold the nearest value that the type has:
-  that is what declaring them means. NaN, infinity, and numbers that would become infinity or zero
-  are refused.
-- **Timestamps** are ISO-8601: a date, `T` or a space, hours and minutes, seconds and a fraction if
-  wanted, an offset of `Z`, `+hh`, `+hhmm` or `+hh:mm`. Digits beyond microseconds must be zeros.
-  Without an offset: `zoneless_timestamps`. An integer: `epoch_timestamps`. A `timestamp_ntz` is
-  the same without an offset, which is refused there. Years are 0001 to 9999.
-- **Dates** are `yyyy-MM-dd`, and exist. **Binaries** are canonical base64 with padding.
+Here belongs what a caller uses. docs/decoding.md has the rules in plain words, and examples.
 
 Every expression is the JVM's own and none throws because of data, so the plan runs in a stream, on
 a classic session and on Spark Connect. The first look is one regular expression and one

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from pyspark.sql import types as t
 
 from kafka_assets.decoding.explain import explain_json
+from kafka_assets.schemas import from_ddl
 from kafka_assets_tests.decoding.corpus import DEFAULT, GROUPS, ID_NOTE, Dead, Group, one
 from kafka_assets_tests.decoding.harness import as_bytes
 
@@ -22,6 +25,22 @@ def test_every_dead_payload_has_its_reason_and_no_other_payload_has_one(group: G
         if not fits:
             wrong.append((str(payload)[:80], expected, reason))
     assert wrong == []
+
+
+def examples() -> list[tuple[str, str, str]]:
+    """The lines of the page's table: columns, payload, and what becomes of it."""
+    page = Path(__file__).parents[2] / "docs" / "decoding.md"
+    line = re.compile(r"\| `(.+?)` \| `(\{.+\})` \| (a row|a dead letter) \|")
+    return [found.groups() for found in line.finditer(page.read_text(encoding="utf-8"))]  # type: ignore[misc]
+
+
+def test_the_examples_in_the_docs_become_what_the_page_says() -> None:
+    found = examples()
+    assert len(found) > 20
+    for columns, payload, becomes in found:
+        schema = from_ddl(Path("docs/decoding.md"), columns)
+        reason = explain_json(payload.encode(), schema, DEFAULT)
+        assert (reason is None) == (becomes == "a row"), f"{columns} {payload}: {reason}"
 
 
 def test_a_reason_never_quotes_more_than_80_characters_of_a_value() -> None:
