@@ -8,18 +8,47 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import dagster as dg
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+import kafka_assets.pipelines
+from kafka_assets import build_defs
+from kafka_assets.demo.broker import Broker
+from kafka_assets.demo.live import dagster_home
+from kafka_assets.demo.own_settings import settings_of
+from kafka_assets.demo.producing import ensure_topics, produce
 from kafka_assets_tests.web import web_server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real Dagster web server on this machine, with an instance of its own."""
-    with web_server(Path("workspace.yaml"), tmp_path_factory.mktemp("home")) as address:
+def home(
+    tmp_path_factory: pytest.TempPathFactory, broker: Broker, spark: SparkSession
+) -> Iterator[Path]:
+    """DAGSTER_HOME of an instance in which all tables ran twice, over events of which some died."""
+    home = dagster_home(tmp_path_factory.mktemp("home"))
+    settings = settings_of(home / "lake", broker.bootstrap)
+    ensure_topics(broker.bootstrap)
+    defs = build_defs(kafka_assets.pipelines, settings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DAGSTER_HOME", str(home))
+        with dg.DagsterInstance.get() as instance:
+            for part in range(2):
+                produce(broker.bootstrap, 100, bad_ratio=0.1, seed=part, first=part * 100)
+                job = defs.resolve_implicit_global_asset_job_def()
+                assert job.execute_in_process(instance=instance).success
+        yield home
+
+
+@pytest.fixture(scope="module")
+def address(home: Path) -> Iterator[str]:
+    """A real Dagster web server on this machine, with that instance."""
+    with web_server(Path("workspace.yaml"), home) as address:
         yield address
 
 
@@ -52,6 +81,27 @@ def test_a_table_shows_its_expectations_as_checks(page: Page, address: str) -> N
     page.goto(f"{address}/assets/silver/orders_silver?view=checks")
     for name in ("positive_amount", "status_known", "rows_returned"):
         page.get_by_text(name).first.wait_for(timeout=60_000)
+
+
+@pytest.mark.browser
+def test_a_check_shows_how_it_went_and_plots_what_broke_it(page: Page, address: str) -> None:
+    page.goto(f"{address}/assets/silver/orders_silver?view=checks&checkDetail=positive_amount")
+    for text in ("Succeeded", "amount > 0", "Plots", "broken", "checked"):
+        page.get_by_text(text, exact=True).first.wait_for(timeout=60_000)
+    page.locator("canvas").first.wait_for(timeout=60_000)
+
+
+@pytest.mark.browser
+def test_a_table_shows_what_its_runs_did(page: Page, address: str) -> None:
+    page.goto(f"{address}/assets/silver/orders_silver?view=events")
+    for text in ("rows_read", "kept", "dead", "seconds", "dagster/row_count"):
+        page.get_by_text(text, exact=True).first.wait_for(timeout=60_000)
+
+
+@pytest.mark.browser
+def test_dead_letters_show_a_sample_with_reasons(page: Page, address: str) -> None:
+    page.goto(f"{address}/assets/dlq/orders_silver?view=events")
+    page.get_by_text("sample", exact=True).first.wait_for(timeout=60_000)
 
 
 @pytest.mark.browser
