@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import types as t
 
+import kafka_assets as ka
 from kafka_assets.decoding.explain import explain_json
+from kafka_assets.options import JsonOptions
 from kafka_assets.schemas import from_ddl
 from kafka_assets_tests.decoding.corpus import DEFAULT, GROUPS, ID_NOTE, Dead, Group, one
 from kafka_assets_tests.decoding.harness import as_bytes
@@ -41,6 +43,12 @@ def test_the_examples_in_the_docs_become_what_the_page_says() -> None:
         schema = from_ddl(Path("docs/decoding.md"), columns)
         reason = explain_json(payload.encode(), schema, DEFAULT)
         assert (reason is None) == (becomes == "a row"), f"{columns} {payload}: {reason}"
+
+
+def test_the_choices_in_the_docs_are_the_defaults() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "decoding.md").read_text(encoding="utf-8")
+    (choices,) = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
+    assert eval(choices, {"ka": ka}) == JsonOptions()
 
 
 def test_a_reason_never_quotes_more_than_80_characters_of_a_value() -> None:
