@@ -106,6 +106,7 @@ def test_figures_are_numbers_so_that_the_ui_plots_them(silver):
     found = metadata.table_run(silver, report, Position())
     numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
     assert numbers == {
+        "returned": 10,
         "kept": 9,
         "dead": 1,
         "lag": 3,

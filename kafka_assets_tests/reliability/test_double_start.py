@@ -99,6 +99,7 @@ def test_without_the_lease_a_frozen_writer_that_comes_back_doubles_nothing(
     assert verdict.exact, verdict
 
 
+@pytest.mark.verify
 def test_of_two_threads_in_one_process_one_is_told_who_holds_the_table(
     setup: Setup, tmp_path: Path
 ) -> None:

@@ -1,7 +1,7 @@
 """Nothing is lost and nothing doubled when a run is killed, at whatever moment.
 
-Twenty-three kills with SIGKILL: eight at the windows in which a crash could do harm, twelve at
-random moments, of which some hit the recovery from the one before, one with other rules after it,
+Twenty-one kills with SIGKILL: eight at the windows in which a crash could do harm, ten at random
+moments, of which some hit the recovery from the one before, one with other rules after it,
 and two in replays. All befall one lake, whose rows every judgement counts from the first on. Those
 of the broker are in `reliability_topics/test_brokers.py` and `demo/test_broker.py`.
 """
@@ -32,8 +32,8 @@ AIMED = (
     (windows.COMPACTION, "raw", GROUP),
     (windows.CHECKPOINT, "raw", GROUP),
 )
-RANDOM_KILLS = 12
-MOST_KILLS = 20
+RANDOM_KILLS = 10
+MOST_KILLS = 18
 AIMS = 2
 """A kill that came too late for its window is aimed once more."""
 TRIES = 3

@@ -30,6 +30,7 @@ def pipeline(spark: SparkSession, settings: Settings, topic_name: str) -> Pipeli
     return Pipeline(spark, settings, topic_name)
 
 
+@pytest.mark.verify
 def test_a_window_that_is_computed_anew_takes_its_dead_letters_along(pipeline: Pipeline) -> None:
     events = ka.kafka_topic(pipeline.topic, name="events")
 

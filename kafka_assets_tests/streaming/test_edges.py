@@ -50,6 +50,7 @@ def stock_is(
     write_deltalake(path, pa.table({"n": pa.array(numbers, pa.int64())}), mode=mode)
 
 
+@pytest.mark.verify
 def test_views_follow_a_table_that_is_written_without_spark_and_a_view_that_became_empty(
     spark: SparkSession, settings: Settings
 ) -> None:

@@ -150,6 +150,7 @@ def test_a_broken_fail_rule_commits_nothing_of_its_batch(pipeline: Pipeline) -> 
     assert pipeline.letters("offset") == [(3,)]
 
 
+@pytest.mark.verify
 def test_what_a_dead_run_committed_is_reported_by_the_next(pipeline: Pipeline) -> None:
     pipeline.produce(event("a", 1), event("c", -1))
     unreported = pipeline.run("raw", "clean")["clean"]

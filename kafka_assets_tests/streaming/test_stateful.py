@@ -108,6 +108,7 @@ def test_a_window_behind_the_watermark_is_written_once_and_open_ones_and_late_ro
     assert [count for _, count in rows(node.tables["closed"], "hour", "count")] == [2]
 
 
+@pytest.mark.verify
 def test_rows_that_come_twice_are_kept_once_across_runs(
     spark: SparkSession, settings: Settings, topic_name: str, in_turns: Iterator[int]
 ) -> None:
