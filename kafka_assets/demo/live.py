@@ -6,7 +6,9 @@ one of them ends by itself. Data and history stay in its folder for the next tim
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -193,6 +195,18 @@ def end_tree(process: subprocess.Popen[bytes], patience: float = 15) -> None:
     _, alive = psutil.wait_procs(family, timeout=5)
     for survivor in alive:
         survivor.kill()
+    _end_session(process.pid)
+
+
+def _end_session(session: int) -> None:
+    """Kill what was started while the rest ended, such as the JVM of a run that just began.
+
+    The session was made for the process that led it, and all that it started stays in it.
+    """
+    for one in psutil.pids():
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getsid(one) == session:
+                os.kill(one, signal.SIGKILL)
 
 
 def _ui_port(port: int | None) -> int:

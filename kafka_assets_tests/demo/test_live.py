@@ -102,6 +102,8 @@ def test_the_command_writes_a_log_ends_with_ctrl_c_and_goes_on_when_it_is_given_
         assert process.wait(60) == 0
         assert "Everything is stopped; data and history stay." in log.read_text()
         assert psutil.wait_procs(parts, timeout=20)[1] == []
+        # Also of what began after the last look: all of it works in this folder.
+        assert [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(tmp_path)] == []
     assert events[1] > events[0] > 0
     assert (tmp_path / "data/dagster_home/history").exists()
 
