@@ -58,8 +58,8 @@ def main() -> None:
         where = error.filename or "a file"
         show_error(
             KafkaAssetsError(
-                f"{where} cannot be written: {error.strerror}; what was committed before is kept",
-                fix="make room, or let this user write there; then give the command again",
+                f"{where} cannot be used: {error.strerror}; what was committed before is kept",
+                fix="make room, or let this user read and write there; then give the command again",
             )
         )
         sys.exit(1)

@@ -42,7 +42,7 @@ def test_an_error_is_one_message_with_its_fix_and_no_stack_trace(monkeypatch, ca
 def test_a_disk_that_takes_nothing_is_one_message_with_the_file(monkeypatch, capsys, code):
     raising(monkeypatch, OSError(code, os.strerror(code), "/lake/a.json"))
     assert run(monkeypatch, "setup") == 1
-    assert f"/lake/a.json cannot be written: {os.strerror(code)}" in capsys.readouterr().err
+    assert f"/lake/a.json cannot be used: {os.strerror(code)}" in capsys.readouterr().err
 
 
 def test_options_that_a_form_of_the_demo_has_no_use_for_are_refused(monkeypatch, capsys):

@@ -1,4 +1,4 @@
-"""Operations on tables as Dagster jobs: dead letters, repair, accepted losses, reset.
+"""Operations on tables as Dagster jobs, and the schedule that removes old dead letters.
 
 Each job is one step around a function of `operations`, which the command line calls too. What was
 done shows on the asset's page: as an observation, or as a materialization where the table changed.

@@ -167,3 +167,26 @@ def _refuse_other_sources(node: Node, checkpoint: Checkpoint, sources: Mapping[s
                 "first rows",
                 fix=f"kafka-assets reset {node.name} (says first which rows would be lost)",
             )
+
+
+def refuse_made_anew(
+    node: Node, before: Mapping[str, TopicState], now: Mapping[str, TopicState]
+) -> None:
+    """Refuse a run whose topic became another one while it was read.
+
+    Args:
+        node: The table.
+        before: State of the topics that it streams, as the run began.
+        now: Their state when it has read them.
+
+    Raises:
+        FenceRefused: `source_recreated`.
+    """
+    for topic, state in before.items():
+        if now[topic].topic_id != state.topic_id:
+            raise FenceRefused(
+                "source_recreated",
+                f"table {node.name!r}: its topic {topic!r} was deleted and made anew while it was "
+                "read: records of the new one may stand among the rows that this run committed",
+                fix=f"kafka-assets reset {node.name} (builds it anew from the new one)",
+            )

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING
 from upath import UPath
 
 from kafka_assets.declarations import Topic
-from kafka_assets.errors import FenceRefused, KafkaAssetsError, RunFailed, SourceError
+from kafka_assets.errors import KafkaAssetsError, RunFailed, SourceError
 from kafka_assets.graph import Files, Graph, Node
 from kafka_assets.settings import Settings
 from kafka_assets.sources import files
 from kafka_assets.sources.kafka import KafkaAdmin, TopicState
 from kafka_assets.streaming import collect, files_seen, places, table_rules, views
+from kafka_assets.streaming.belonging import refuse_made_anew
 from kafka_assets.streaming.creating import ensure_letters, ensure_table
 from kafka_assets.streaming.interpreted import engine_conf
 from kafka_assets.streaming.isolation import is_about_rows
@@ -265,7 +266,7 @@ def _publish(
             return {}
         admin = KafkaAdmin(settings.kafka)
         now = admin.describe(topics)
-        _refuse_made_anew(node, {name: topics[name] for name in streamed}, now)
+        refuse_made_anew(node, {name: topics[name] for name in streamed}, now)
         if settings.kafka.group_id is not None and positions:
             # For lag tools alone: what was committed is not less true without it.
             try:
@@ -275,17 +276,3 @@ def _publish(
         return {(t, p): end for t, state in now.items() for p, end in state.end.items()}
 
     return publish
-
-
-def _refuse_made_anew(
-    node: Node, before: Mapping[str, TopicState], now: Mapping[str, TopicState]
-) -> None:
-    """Refuse what was read of a topic that became another one meanwhile: offsets mean that too."""
-    for topic, state in before.items():
-        if now[topic].topic_id != state.topic_id:
-            raise FenceRefused(
-                "source_recreated",
-                f"table {node.name!r}: its topic {topic!r} was deleted and made anew while it was "
-                "read: records of the new one may stand among the rows that this run committed",
-                fix=f"kafka-assets reset {node.name} (builds it anew from the new one)",
-            )

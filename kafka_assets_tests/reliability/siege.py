@@ -34,8 +34,10 @@ class Siege:
         bootstrap: The broker.
         topic: A topic's name that is not in use; it is created.
         ledger: What was sent to that topic, if an earlier siege of this folder has to go on.
-        setup: How workers are started otherwise.
-        events: Events that are sent before each strike; a file comes with them.
+        without: Protections that are switched off in the workers.
+        most_offsets: Most records of a bronze batch.
+        events: Events that are sent before each strike; records of a few keys and a file come with
+            them.
     """
 
     def __init__(
